@@ -1,0 +1,69 @@
+"""The cell: one image to build, and the only carrier of facts about it. Nothing is parsed back out of an id or a tag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date  # noqa: TC003 - dataclass fields are read at run time
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Where a cell starts: a base family and the canonical image reference that stands in FROM."""
+
+    family: str
+    ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A written exception to the gate: the levels it waives, why, and the last day on which it holds."""
+
+    levels: tuple[str, ...]
+    reason: str
+    until: date
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a candidate of this lane must pass to get release tags."""
+
+    levels: tuple[str, ...] = ("smoke", "gpu")
+    size_budget_bytes: int | None = None
+    waiver: Waiver | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the facts say the image will report of itself; the self-test compares.
+
+    Attributes:
+        torch_version: ``torch.__version__``, which is not always the package's number.
+        backend: ``cpu``, ``hip`` or ``cuda``.
+        hip_version: ``torch.version.hip``; ``None`` on other backends or where unknown.
+        contents: component names of the contents table (``rocminfo``, ``gcc``, ...).
+        pip_check_known: findings of ``pip check`` that the base itself has.
+    """
+
+    torch_version: str
+    backend: str
+    hip_version: str | None = None
+    contents: tuple[str, ...] = ()
+    pip_check_known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One image to build. Versions are strings as normalised by the expansion; ``rocm`` is None on the CPU."""
+
+    id: str
+    lane: str
+    distro: str
+    rocm: str | None
+    torch: str
+    python: str
+    flavour: str
+    base: Base
+    expected: Expected
+    gfx: tuple[str, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+    packages: tuple[str, ...] = ()
