@@ -1,4 +1,4 @@
-"""What can go wrong, as values: every failure knows its exit code and says what, where, why and what to do."""
+"""What can go wrong, as values: each failure knows its exit code and says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of the OCI image and distribution specifications: digests, descriptors, references, media types.
+"""Values of the OCI specifications: digests, descriptors, references, media types.
 
 Source of the grammar: OCI image-spec 1.1 (descriptor.md) and distribution reference grammar.
 """
@@ -23,7 +23,8 @@ CYCLONEDX_JSON = "application/vnd.cyclonedx+json"
 TEST_REPORT = "application/vnd.rocm-torch.test-report.v1+json"
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 DEFAULT_REGISTRY = "docker.io"
 
@@ -137,7 +138,7 @@ def is_tag(text: str) -> bool:
 
 
 def canonical_json(value: object) -> bytes:
-    """Return the one byte form of a JSON value that we hash and publish: sorted keys, no spaces, newline."""
+    """Return the one byte form of a JSON value that we hash and publish."""
     return (
         json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
     ).encode()

@@ -1,4 +1,7 @@
-"""The cell: one image to build, and the only carrier of facts about it. Nothing is parsed back out of an id or a tag."""
+"""The cell: one image to build, and the only carrier of facts about it.
+
+Nothing is ever parsed back out of an id or a tag.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A written exception to the gate: the levels it waives, why, and the last day on which it holds."""
+    """A written exception to the gate: which levels, why, and the last day on which it holds."""
 
     levels: tuple[str, ...]
     reason: str
@@ -53,7 +56,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One image to build. Versions are strings as normalised by the expansion; ``rocm`` is None on the CPU."""
+    """One image to build. Versions are normalised strings; ``rocm`` is None on the CPU."""
 
     id: str
     lane: str
