@@ -1,0 +1,1 @@
+"""From matrix.yaml to cells: schema, expansion, rules with reasons, tags and selection."""

@@ -1,0 +1,1 @@
+"""The steps, one a file; only here are adapters put to work."""

@@ -1,0 +1,1 @@
+"""What is stale and why, and the bake file that would mend it. Pure."""

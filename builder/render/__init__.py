@@ -1,0 +1,1 @@
+"""A cell to its build context: pure functions of frozen values."""

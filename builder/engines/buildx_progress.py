@@ -1,0 +1,74 @@
+"""BuildKit's progress as a value: a stream of JSON status objects turned into plain log lines.
+
+Source: ``docker buildx build --progress rawjson`` (BuildKit's SolveStatus). Older buildx prints each
+object over many lines, newer prints one a line; both are read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+
+class ProgressLog:
+    """Feeds on lines of standard error and gives back the lines of a readable log."""
+
+    def __init__(self) -> None:
+        self._pending: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        self._partial: dict[str, str] = {}
+        self._done: set[str] = set()
+
+    def feed(self, line: str) -> list[str]:
+        """Take one line and return the log lines that it completes."""
+        if not self._pending and not line.startswith("{"):
+            return [line] if line.strip() else []
+        self._pending.append(line)
+        if not line.rstrip().endswith("}"):
+            return []
+        try:
+            status = json.loads("\n".join(self._pending))
+        except json.JSONDecodeError:
+            return []
+        self._pending.clear()
+        return [*self._vertexes(status), *self._logs(status)]
+
+    def rest(self) -> list[str]:
+        """Return what was begun and not ended: unfinished lines and text that was no JSON."""
+        lines = [
+            f"#{self._numbers.get(key, 0)} {text}" for key, text in self._partial.items() if text
+        ]
+        lines += self._pending
+        self._pending, self._partial = [], {}
+        return lines
+
+    def _vertexes(self, status: dict[str, Any]) -> list[str]:
+        lines = []
+        for vertex in status.get("vertexes") or ():
+            key, name = vertex["digest"], vertex.get("name", "")
+            if key not in self._names and (vertex.get("started") or vertex.get("cached")):
+                self._numbers[key] = len(self._numbers) + 1
+                self._names[key] = name
+                lines.append(f"#{self._numbers[key]} {name}")
+            number = self._numbers.get(key, 0)
+            if vertex.get("error"):
+                lines.append(f"#{number} ERROR: {vertex['error']}")
+            elif vertex.get("completed") and key in self._names and key not in self._done:
+                self._done.add(key)
+                lines.append(f"#{number} {'CACHED' if vertex.get('cached') else 'DONE'}")
+        return lines
+
+    def _logs(self, status: dict[str, Any]) -> list[str]:
+        lines = []
+        for entry in status.get("logs") or ():
+            key = entry["vertex"]
+            try:
+                text = base64.b64decode(entry.get("data") or "").decode("utf-8", "replace")
+            except binascii.Error:
+                continue
+            *whole, self._partial[key] = (self._partial.get(key, "") + text).split("\n")
+            lines += [f"#{self._numbers.get(key, 0)} {part.rstrip()}" for part in whole]
+        return lines

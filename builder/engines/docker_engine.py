@@ -1,0 +1,255 @@
+"""Adapter for the container engine: asks what it can do, loads images, runs containers, tags."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from requests.exceptions import ConnectionError as EngineConnectionError
+from requests.exceptions import ReadTimeout
+
+from builder.errors import CouldNotError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from docker.models.containers import Container
+
+    from builder.host.access import DeviceAccess
+    from builder.oci import Digest
+
+_CALL_SECONDS = 600
+_STORE_LINE = '{"features": {"containerd-snapshotter": true}}'
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What the engine says of itself; ``root`` is where it keeps images on its own machine."""
+
+    version: str
+    containerd_store: bool
+    root: str
+    operating_system: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """One container to run to its end.
+
+    Attributes:
+        image: reference or id.
+        command: words given to the entrypoint.
+        access: device nodes and numeric groups.
+        timeout: seconds after which the container is killed.
+        network: ``none`` unless the command needs one.
+        read_only: mount the root file system read-only.
+        user: ``uid[:gid]`` instead of the image's user.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    access: DeviceAccess
+    timeout: float
+    network: str = "none"
+    read_only: bool = False
+    user: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a container ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class DockerEngine:
+    """One engine, reached as the docker CLI would reach it."""
+
+    @cached_property
+    def _client(self) -> docker.DockerClient:
+        with _told("connect to the container engine"):
+            return docker.from_env(timeout=_CALL_SECONDS)
+
+    def info(self) -> EngineInfo:
+        """Ask the engine what it is.
+
+        Raises:
+            CouldNotError: ``ENGINE_UNREACHABLE``.
+        """
+        with _told("ask the container engine"):
+            info = self._client.info()
+        status = dict(info.get("DriverStatus") or ())
+        return EngineInfo(
+            version=str(info.get("ServerVersion", "")),
+            containerd_store=status.get("driver-type", "").startswith("io.containerd.snapshotter"),
+            root=str(info.get("DockerRootDir", "")),
+            operating_system=str(info.get("OperatingSystem", "")),
+        )
+
+    def check(self) -> EngineInfo:
+        """Return what the engine is, or refuse one that cannot export OCI layouts.
+
+        Raises:
+            CouldNotError: ``ENGINE_UNREACHABLE`` or ``ENGINE_UNFIT``.
+        """
+        info = self.info()
+        if not info.containerd_store:
+            raise CouldNotError(
+                Problem(
+                    code="ENGINE_UNFIT",
+                    what=f"Docker {info.version} uses the classic image store, which cannot export"
+                    " OCI layouts",
+                    where="docker info: DriverStatus",
+                    fix=f"put {_STORE_LINE} into /etc/docker/daemon.json and restart Docker",
+                )
+            )
+        return info
+
+    def has_image(self, reference: str) -> bool:
+        """Tell whether the engine has ``reference`` (a tag, or a digest as id)."""
+        with _told(f"look for {reference}"):
+            try:
+                self._client.images.get(reference)
+            except ImageNotFound:
+                return False
+        return True
+
+    def image_id(self, reference: str) -> str | None:
+        """Return the id behind ``reference``: the manifest digest in a containerd store."""
+        with _told(f"look for {reference}"):
+            try:
+                return self._client.images.get(reference).id
+            except ImageNotFound:
+                return None
+
+    def load(self, archive: Iterator[bytes], digest: Digest, name: str) -> None:
+        """Load an OCI archive; afterwards ``name`` must be the image ``digest``.
+
+        Raises:
+            CouldNotError: ``LOAD_FAILED``.
+        """
+        with _told(f"load {name}"):
+            for message in self._client.api.load_image(archive):
+                if "error" in message:
+                    raise CouldNotError(
+                        Problem("LOAD_FAILED", f"the engine refused the image: {message['error']}")
+                    )
+        found = self.image_id(name)
+        if found != digest:
+            raise CouldNotError(
+                Problem(
+                    code="LOAD_FAILED",
+                    what=f"after loading, {name} is {found} and not {digest}",
+                    fix="use Docker with the containerd image store",
+                )
+            )
+
+    def tag(self, source: str, repository: str, tags: Iterable[str]) -> None:
+        """Give the image ``source`` further tags in ``repository``."""
+        with _told(f"tag {source}"):
+            image = self._client.images.get(source)
+            for tag in tags:
+                image.tag(repository, tag)
+
+    def remove_tag(self, reference: str) -> None:
+        """Take a tag away; nothing happens where it is not there."""
+        with _told(f"untag {reference}"), contextlib.suppress(ImageNotFound):
+            self._client.images.remove(reference)
+
+    def run(self, spec: RunSpec) -> RunResult:
+        """Run a container to its end and remove it.
+
+        Raises:
+            CouldNotError: ``CONTAINER_NOT_STARTED``, or ``CONTAINER_TIMEOUT`` with its last lines.
+        """
+        with _told(f"run {spec.image}"):
+            container = self._start(spec)
+            try:
+                exit_code = self._wait(container, spec)
+                stdout = container.logs(stdout=True, stderr=False)
+                stderr = container.logs(stdout=False, stderr=True)
+            finally:
+                with contextlib.suppress(NotFound):
+                    container.remove(force=True, v=True)
+        return RunResult(
+            exit_code, stdout.decode(errors="replace"), stderr.decode(errors="replace")
+        )
+
+    def _start(self, spec: RunSpec) -> Container:
+        try:
+            return self._client.containers.run(
+                spec.image,
+                list(spec.command),
+                detach=True,
+                devices=list(spec.access.devices),
+                group_add=[str(gid) for gid in spec.access.groups],
+                network_mode=spec.network,
+                read_only=spec.read_only,
+                user=spec.user,
+                labels=dict(spec.labels),
+            )
+        except APIError as error:
+            raise CouldNotError(
+                Problem(
+                    code="CONTAINER_NOT_STARTED",
+                    what=f"the container could not be started: {error.explanation or error}",
+                    where=spec.image,
+                )
+            ) from error
+
+    def _wait(self, container: Container, spec: RunSpec) -> int:
+        try:
+            return int(container.wait(timeout=spec.timeout)["StatusCode"])
+        except (ReadTimeout, EngineConnectionError) as error:
+            tail = container.logs(tail=10).decode(errors="replace")
+            container.kill()
+            raise CouldNotError(
+                Problem(
+                    code="CONTAINER_TIMEOUT",
+                    what=f"{' '.join(spec.command)} did not end within {spec.timeout:.0f} s",
+                    where=spec.image,
+                    why=tail or None,
+                )
+            ) from error
+
+    def start_service(self, image: str, name: str, **options: Any) -> Container:
+        """Start a detached container called ``name`` that outlives this program."""
+        with _told(f"start {name}"):
+            return self._client.containers.run(image, name=name, detach=True, **options)
+
+    def service(self, name: str) -> Container | None:
+        """Return the container called ``name``, running or not."""
+        with _told(f"look for {name}"):
+            try:
+                return self._client.containers.get(name)
+            except NotFound:
+                return None
+
+
+@contextlib.contextmanager
+def _told(doing: str) -> Iterator[None]:
+    """Turn what the SDK raises into a problem that says what was being done."""
+    try:
+        yield
+    except APIError as error:
+        raise CouldNotError(
+            Problem("ENGINE_REFUSED", f"could not {doing}: {error.explanation or error}")
+        ) from error
+    except (DockerException, EngineConnectionError) as error:
+        raise CouldNotError(
+            Problem(
+                code="ENGINE_UNREACHABLE",
+                what=f"could not {doing}: {error}",
+                fix="start Docker, or set DOCKER_HOST; `make demo` installs an engine on Debian"
+                " and Ubuntu",
+            )
+        ) from error

@@ -1,0 +1,135 @@
+"""The lock: what each cell resolved to. A cell without an entry is ``unlocked`` and never released.
+
+The text form is JSON with sorted keys, so that a change of one cell is a small diff.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from builder.errors import Problem, RefusedError
+from builder.oci import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = "rocm-torch/lock/v1"
+BaseOrigin = Literal["registry", "bootstrap"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveState:
+    """One suite of a package archive as it was seen: its Release date and the hash of InRelease."""
+
+    uri: str
+    suite: str
+    date: datetime
+    sha256: Digest
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read the JSON form."""
+        return cls(
+            uri=str(value["uri"]),
+            suite=str(value["suite"]),
+            date=datetime.fromisoformat(value["date"]),
+            sha256=Digest(value["sha256"]),
+        )
+
+    def to_json(self) -> dict[str, str]:
+        """Return the JSON form; the date is UTC in ISO 8601."""
+        return {
+            "uri": self.uri,
+            "suite": self.suite,
+            "date": self.date.astimezone(UTC).isoformat(),
+            "sha256": self.sha256,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LockedCell:
+    """What one cell resolved to.
+
+    Attributes:
+        base: digest of the image that FROM resolves to.
+        origin: where the base came from: a registry, or a bootstrap from the package archive.
+        archives: the package archives that the build reads.
+        epoch: seconds since 1970, the one time that an image may contain.
+    """
+
+    base: Digest
+    origin: BaseOrigin
+    archives: tuple[ArchiveState, ...]
+    epoch: int
+
+    @property
+    def created(self) -> datetime:
+        """Return the epoch as a UTC time."""
+        return datetime.fromtimestamp(self.epoch, UTC)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read the JSON form; ``KeyError``, ``TypeError`` or ``ValueError`` where it is none."""
+        origin: BaseOrigin = value["base"]["origin"]
+        if origin not in ("registry", "bootstrap"):
+            raise ValueError(f"unknown origin of a base: {origin!r}")
+        return cls(
+            base=Digest(value["base"]["digest"]),
+            origin=origin,
+            archives=tuple(ArchiveState.from_json(entry) for entry in value["archives"]),
+            epoch=int(value["epoch"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "base": {"digest": self.base, "origin": self.origin},
+            "archives": [archive.to_json() for archive in self.archives],
+            "epoch": self.epoch,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """All locked cells by cell id."""
+
+    cells: Mapping[str, LockedCell] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def from_text(cls, text: str, name: str) -> Self:
+        """Read the text of the lock file ``name``.
+
+        Raises:
+            RefusedError: ``LOCK_DAMAGED``, when it is not a lock of this version.
+        """
+        try:
+            document = json.loads(text)
+            if document["schema"] != SCHEMA:
+                raise ValueError(f"its schema is {document['schema']!r}")
+            cells = {key: LockedCell.from_json(entry) for key, entry in document["cells"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RefusedError(
+                Problem(
+                    code="LOCK_DAMAGED",
+                    what=f"this is not a lock file that we can read: {error}",
+                    where=name,
+                    fix="restore it from git, or delete it and run `rocm-torch lock`",
+                )
+            ) from error
+        return cls(MappingProxyType(cells))
+
+    def to_text(self) -> str:
+        """Return the text form, ending with a newline."""
+        document = {
+            "schema": SCHEMA,
+            "cells": {key: cell.to_json() for key, cell in sorted(self.cells.items())},
+        }
+        return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+    def with_cells(self, cells: Mapping[str, LockedCell]) -> Self:
+        """Return a lock in which ``cells`` replace or join the present ones."""
+        return type(self)(MappingProxyType({**self.cells, **cells}))
