@@ -1,7 +1,7 @@
 """BuildKit's progress as a value: a stream of JSON status objects turned into plain log lines.
 
-Source: ``docker buildx build --progress rawjson`` (BuildKit's SolveStatus). Older buildx prints each
-object over many lines, newer prints one a line; both are read.
+Source: ``docker buildx build --progress rawjson`` (BuildKit's SolveStatus). Older buildx prints
+each object over many lines, newer prints one a line; both are read.
 """
 
 from __future__ import annotations

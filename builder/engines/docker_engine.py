@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from docker.models.containers import Container
 
-    from builder.host.access import DeviceAccess
     from builder.oci import Digest
 
 _CALL_SECONDS = 600
@@ -45,7 +44,8 @@ class RunSpec:
     Attributes:
         image: reference or id.
         command: words given to the entrypoint.
-        access: device nodes and numeric groups.
+        devices: ``source:path:rwm`` mappings of device nodes.
+        groups: GIDs that the process gets beside its own.
         timeout: seconds after which the container is killed.
         network: ``none`` unless the command needs one.
         read_only: mount the root file system read-only.
@@ -54,8 +54,9 @@ class RunSpec:
 
     image: str
     command: tuple[str, ...]
-    access: DeviceAccess
     timeout: float
+    devices: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
     network: str = "none"
     read_only: bool = False
     user: str | None = None
@@ -138,7 +139,8 @@ class DockerEngine:
             CouldNotError: ``LOAD_FAILED``.
         """
         with _told(f"load {name}"):
-            for message in self._client.api.load_image(archive):
+            api: Any = self._client.api  # the call streams; its type stub knows files only
+            for message in api.load_image(archive):
                 if "error" in message:
                     raise CouldNotError(
                         Problem("LOAD_FAILED", f"the engine refused the image: {message['error']}")
@@ -190,8 +192,8 @@ class DockerEngine:
                 spec.image,
                 list(spec.command),
                 detach=True,
-                devices=list(spec.access.devices),
-                group_add=[str(gid) for gid in spec.access.groups],
+                devices=list(spec.devices),
+                group_add=[str(gid) for gid in spec.groups],
                 network_mode=spec.network,
                 read_only=spec.read_only,
                 user=spec.user,
