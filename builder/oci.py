@@ -137,6 +137,11 @@ def is_tag(text: str) -> bool:
     return _TAG.fullmatch(text) is not None
 
 
+def is_repository(text: str) -> bool:
+    """Tell whether ``text`` names a repository by the distribution grammar, without registry."""
+    return _REPOSITORY.fullmatch(text) is not None
+
+
 def canonical_json(value: object) -> bytes:
     """Return the one byte form of a JSON value that we hash and publish."""
     return (

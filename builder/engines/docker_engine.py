@@ -223,18 +223,34 @@ class DockerEngine:
                 )
             ) from error
 
-    def start_service(self, image: str, name: str, **options: Any) -> Container:
+    def start_service(self, image: str, name: str, **options: Any) -> None:
         """Start a detached container called ``name`` that outlives this program."""
         with _told(f"start {name}"):
-            return self._client.containers.run(image, name=name, detach=True, **options)
+            self._client.containers.run(image, name=name, detach=True, **options)
 
-    def service(self, name: str) -> Container | None:
-        """Return the container called ``name``, running or not."""
+    def published_port(self, name: str, inner: str) -> int | None:
+        """Return the host port behind ``inner`` (``5000/tcp``) of a running container, or None."""
         with _told(f"look for {name}"):
             try:
-                return self._client.containers.get(name)
+                container = self._client.containers.get(name)
             except NotFound:
                 return None
+            bindings = container.ports.get(inner) if container.status == "running" else None
+        return int(bindings[0]["HostPort"]) if bindings else None
+
+    def remove_service(self, name: str) -> bool:
+        """Stop and remove the container called ``name`` and tell whether it was there."""
+        with _told(f"remove {name}"):
+            try:
+                self._client.containers.get(name).remove(force=True)
+            except NotFound:
+                return False
+        return True
+
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume; nothing happens where it is not there."""
+        with _told(f"remove volume {name}"), contextlib.suppress(NotFound):
+            self._client.volumes.get(name).remove()
 
 
 @contextlib.contextmanager

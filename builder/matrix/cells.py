@@ -55,6 +55,21 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """How the cells of a lane compete for moving tags.
+
+    Attributes:
+        default: whether the lane's cells can claim the widest tags (``latest``, ``6.2``, ``cpu``).
+        distro: distributions, the preferred first; decides between cells that are equally new.
+        python: Pythons, the preferred first; decides after ``distro``.
+    """
+
+    default: bool = False
+    distro: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One image to build. Versions are normalised strings; ``rocm`` is None on the CPU."""
 
@@ -70,3 +85,4 @@ class Cell:
     gfx: tuple[str, ...] = ()
     policy: Policy = field(default_factory=Policy)
     packages: tuple[str, ...] = ()
+    ranking: Ranking = field(default_factory=Ranking)

@@ -1,0 +1,120 @@
+"""What all commands share: their options, how they open a session, how they answer and fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from builder.errors import BadCallError, Problem
+from builder.pipeline.session import Session
+from builder.pipeline.workspace import Tools, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from builder.engines.registry import Registry as RegistryClient
+    from builder.matrix.cells import Cell
+
+Selectors = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SELECTOR]...",
+        help="Cell id, tag, lane, glob or axis=value (rocm>=7.2); commas narrow. Default: all.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with a schema key.")]
+Registry = Annotated[
+    str | None,
+    typer.Option(
+        help="Registry host to use instead of the matrix's.", envvar="ROCM_TORCH_REGISTRY"
+    ),
+]
+Builder = Annotated[str | None, typer.Option(help="Name of a buildx builder.")]
+DeviceRoot = Annotated[
+    Path, typer.Option(help="Root below which /dev is looked at (for tests with stand-in nodes).")
+]
+Workers = Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, help="Cells at a time.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """The options that stand before the command."""
+
+    project: Path
+    matrix: Path | None
+    lock: Path | None
+    facts: Path | None
+    quiet: bool
+
+
+def find_project(start: Path) -> Path:
+    """Return the nearest folder from ``start`` upwards that holds ``matrix.yaml``."""
+    for folder in (start, *start.parents):
+        if (folder / "matrix.yaml").is_file():
+            return folder
+    return start
+
+
+def open_session(context: typer.Context) -> Session:
+    """Return the session of this call; the files it names are read when they are needed."""
+    # Here and not above: starting up must not cost what a command does not use.
+    from builder.engines.process import ProcessRunner
+    from builder.report.progress import PlainProgress, Silent
+
+    options: Globals = context.obj
+    workspace = Workspace(options.project)
+    workspace.state.mkdir(parents=True, exist_ok=True)
+    tools = Tools(
+        runner=ProcessRunner(workspace.state / "tools.jsonl"),
+        now=lambda: datetime.now(UTC),
+        clock=time.monotonic,
+        progress=Silent() if options.quiet else PlainProgress(sys.stderr),
+    )
+    return Session(
+        workspace=workspace,
+        tools=tools,
+        lock_file=options.lock or options.project / "matrix.lock",
+        matrix_file=options.matrix or workspace.matrix,
+        facts_folder=options.facts,
+    )
+
+
+def selected(session: Session, selectors: Sequence[str] | None) -> tuple[Cell, ...]:
+    """Return the cells that the selectors of a call name."""
+    from builder.matrix.select import select
+
+    return select(session.matrix.cells, tuple(selectors or ()), session.matrix.tags)
+
+
+def answer(document: dict[str, Any], *, as_json: bool, text: Callable[[], None]) -> None:
+    """Print the result of a command: the JSON object, or whatever ``text`` prints."""
+    if as_json:
+        sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    else:
+        text()
+
+
+# Building is unpacking and compressing: more cells at a time than cores only wait for each other.
+DEFAULT_JOBS = max(1, min(4, len(os.sched_getaffinity(0))))
+
+
+def registry_for(session: Session, host: str | None) -> RegistryClient:
+    """Return the registry client for ``host``, or for the matrix's registry."""
+    from builder.pipeline.registries import open_registry
+
+    name = host or session.matrix.registry
+    try:
+        return open_registry(name, runner=session.tools.runner, environ=os.environ)
+    except ValueError as error:
+        raise BadCallError(
+            Problem("BAD_REGISTRY", f"not a registry host: {name!r}", fix="write HOST[:PORT]")
+        ) from error

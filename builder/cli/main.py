@@ -1,0 +1,104 @@
+"""The program: parse, call one function, print; a foreseen failure is no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from builder import __version__
+from builder.cli import build_commands, matrix_commands, registry_commands
+from builder.cli.common import Globals, find_project
+from builder.errors import BadCallError, RocmTorchError
+
+app = typer.Typer(
+    name="rocm-torch",
+    help="Container images of PyTorch on AMD ROCm, from one matrix to tested, published digests.",
+    epilog="Example: rocm-torch lock && rocm-torch release --registry localhost:5000 cpu-py313",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+matrix_commands.register(app)
+build_commands.register(app)
+registry_commands.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rocm-torch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    project: Annotated[
+        Path | None, typer.Option(help="Working copy; the nearest one upwards by default.")
+    ] = None,
+    matrix: Annotated[Path | None, typer.Option(help="Another matrix file.")] = None,
+    lock: Annotated[Path | None, typer.Option(help="Another lock file.")] = None,
+    facts: Annotated[Path | None, typer.Option(help="Folder of other facts.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool, typer.Option("--version", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Hold the options that stand before the command."""
+    root = (project or find_project(Path.cwd())).absolute()
+    context.obj = Globals(root, matrix, lock, facts, quiet)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the program and leave with its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    sys.exit(run(words))
+
+
+def run(words: list[str]) -> int:
+    """Run one call and return its exit code: 0, 1, 2, 3, 64, or 130 after Ctrl-C."""
+    try:
+        result = typer.main.get_command(app).main(words, "rocm-torch", standalone_mode=False)
+    except RocmTorchError as error:
+        tell(error, as_json="--json" in words)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(error.format_message() + "\n")
+        return BadCallError.exit_code
+    except click.ClickException as error:
+        usage = (
+            error.ctx.get_usage() + "\n"
+            if isinstance(error, click.UsageError) and error.ctx
+            else ""
+        )
+        sys.stderr.write(f"{usage}rocm-torch: {error.format_message()}\n")
+        return BadCallError.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("rocm-torch: stopped; the same command goes on from here\n")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def tell(error: RocmTorchError, *, as_json: bool) -> None:
+    """Print a failure: to standard error for people, to standard output as JSON when asked for."""
+    if as_json:
+        document: dict[str, Any] = {
+            "schema": "rocm-torch/error/v1",
+            "error": error.kind,
+            "exit_code": error.exit_code,
+            "problems": [problem.to_json() for problem in error.problems],
+        }
+        sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        return
+    for problem in error.problems:
+        sys.stderr.write(f"error: {problem}\n")

@@ -1,0 +1,202 @@
+"""Commands about what there is to build: matrix, check, render, lock, plan, bake, schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from builder.cli.common import Json, Selectors, answer, open_session, selected
+from builder.errors import BadCallError, Problem, RefusedError
+
+if TYPE_CHECKING:
+    from builder.matrix.cells import Cell
+    from builder.pipeline.session import Session
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command(epilog="Example: rocm-torch matrix --json 'python>=3.12'")(matrix)
+    app.command(epilog="Example: rocm-torch check --json")(check)
+    app.command(epilog="Example: rocm-torch render --check")(render)
+    app.command(epilog="Example: rocm-torch lock --update cpu-py313")(lock)
+    app.command(epilog="Example: rocm-torch plan cpu")(plan)
+    app.command(epilog="Example: rocm-torch bake > bake.json")(bake)
+    app.command(epilog="Example: rocm-torch schema matrix")(schema)
+
+
+def matrix(
+    context: typer.Context,
+    selectors: Selectors = None,
+    excluded: Annotated[
+        bool, typer.Option("--excluded", help="Show the combinations that are not built, and why.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the cells that the matrix comes to."""
+    session = open_session(context)
+    cells = selected(session, selectors)
+    document: dict[str, Any] = {
+        "schema": "rocm-torch/matrix/v1",
+        "cells": [_cell_json(session, cell) for cell in cells],
+        "excluded": [entry.to_json() for entry in session.matrix.excluded],
+    }
+
+    def text() -> None:
+        if excluded:
+            for entry in document["excluded"]:
+                axes = " ".join(f"{key}={value}" for key, value in entry["axes"].items() if value)
+                typer.echo(f"{axes}\n  {entry['code']}: {entry['reason']}")
+            return
+        for entry in document["cells"]:
+            state = "locked" if entry["locked"] else "unlocked: rendered, not built"
+            typer.echo(f"{entry['id']}  [{entry['lane']}, {state}]")
+            typer.echo(f"  {entry['base']['family']} from {entry['base']['ref']}")
+            typer.echo("  " + " ".join(entry["tags"]))
+
+    answer(document, as_json=as_json, text=text)
+
+
+def _cell_json(session: Session, cell: Cell) -> dict[str, Any]:
+    locked = session.lock.cells.get(cell.id)
+    return {
+        "id": cell.id,
+        "lane": cell.lane,
+        "distro": cell.distro,
+        "rocm": cell.rocm,
+        "torch": cell.torch,
+        "python": cell.python,
+        "flavour": cell.flavour,
+        "base": {
+            "family": cell.base.family,
+            "ref": cell.base.ref,
+            "digest": locked.base if locked else None,
+        },
+        "gfx": list(cell.gfx),
+        "tags": list(session.matrix.references_of(cell)),
+        "locked": locked is not None,
+        "buildable": locked is not None,
+    }
+
+
+def check(context: typer.Context, as_json: Json = False) -> None:
+    """Check the matrix; every problem is told at once, with its line."""
+    loaded = open_session(context).matrix
+    document = {
+        "schema": "rocm-torch/check/v1",
+        "cells": len(loaded.cells),
+        "excluded": len(loaded.excluded),
+        "warnings": [str(warning) for warning in loaded.warnings],
+    }
+    text = f"{len(loaded.cells)} cells, {len(loaded.excluded)} combinations excluded with a reason"
+    answer(document, as_json=as_json, text=lambda: typer.echo(text))
+
+
+def render(
+    context: typer.Context,
+    selectors: Selectors = None,
+    check_only: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 2 where a file would change.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the build context of each cell to images/<cell>/."""
+    from builder.pipeline import render as step
+
+    session = open_session(context)
+    cells = selected(session, selectors)
+    if check_only:
+        found = step.drift(session, cells, whole=not selectors)
+        if found:
+            raise RefusedError(
+                Problem(
+                    code="DRIFT",
+                    what=f"is {entry.state}",
+                    where=entry.path,
+                    fix="run `rocm-torch render` and commit the result"
+                    if entry.state != "left over"
+                    else f"run `git rm -r {entry.path}`",
+                )
+                for entry in found
+            )
+        changed: tuple[str, ...] = ()
+    else:
+        changed = step.render(session, cells)
+    document = {"schema": "rocm-torch/render/v1", "cells": len(cells), "changed": list(changed)}
+    lines = [*changed, f"{len(cells)} contexts, {len(changed)} files changed"]
+    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
+
+
+def lock(
+    context: typer.Context,
+    selectors: Selectors = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Resolve again what is locked already.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Resolve each cell: digest of its base, state of its archives, epoch."""
+    from builder.pipeline.lock import lock_cells
+
+    session = open_session(context)
+    cells = selected(session, selectors)
+    result = lock_cells(session, cells, update=update)
+    locked = {cell.id: result.cells[cell.id].to_json() for cell in cells}
+    lines = [
+        f"{name}  {entry['base']['origin']} {entry['base']['digest']}  epoch {entry['epoch']}"
+        for name, entry in locked.items()
+    ]
+    document = {"schema": "rocm-torch/lock-result/v1", "cells": locked}
+    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
+
+
+def plan(context: typer.Context, selectors: Selectors = None, as_json: Json = False) -> None:
+    """Say for each cell what has to be built and why; changes nothing."""
+    from builder.pipeline.build import stale_reasons
+
+    session = open_session(context)
+    entries = []
+    for cell in selected(session, selectors):
+        if cell.id not in session.lock.cells:
+            entries.append({"cell": cell.id, "state": "unlocked", "reasons": ["not locked"]})
+            continue
+        reasons = list(stale_reasons(session, session.job(cell)))
+        entries.append(
+            {"cell": cell.id, "state": "stale" if reasons else "current", "reasons": reasons}
+        )
+    todo = [entry for entry in entries if entry["reasons"]]
+
+    def text() -> None:
+        if not todo:
+            typer.echo(f"nothing to do: {len(entries)} cells are current")
+        for entry in todo:
+            typer.echo(f"{entry['cell']}  {entry['state']}: {', '.join(entry['reasons'])}")
+
+    answer({"schema": "rocm-torch/plan/v1", "cells": entries}, as_json=as_json, text=text)
+
+
+def bake(context: typer.Context, selectors: Selectors = None) -> None:
+    """Print the bake file of the selected cells, for any BuildKit."""
+    from builder.pipeline.build import bake_document
+
+    session = open_session(context)
+    jobs = [session.job(cell) for cell in selected(session, selectors)]
+    sys.stdout.write(json.dumps(bake_document(session, jobs), indent=1, sort_keys=True) + "\n")
+
+
+def schema(name: Annotated[str, typer.Argument(help="Name of the schema: matrix.")]) -> None:
+    """Print a JSON Schema, for editors and for programs that read our output."""
+    from builder.matrix.schema import matrix_json_schema
+
+    schemas = {"matrix": matrix_json_schema}
+    if name not in schemas:
+        raise BadCallError(
+            Problem(
+                code="UNKNOWN_SCHEMA",
+                what=f"there is no schema {name!r}",
+                fix=f"known schemas: {', '.join(sorted(schemas))}",
+            )
+        )
+    sys.stdout.write(json.dumps(schemas[name](), indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,141 @@
+"""The types of the facts: frozen values, each with its source and how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Confidence = Literal["seen", "inferred"]
+PackageManager = Literal["apt", "dnf", "microdnf"]
+Backend = Literal["cpu", "hip"]
+Component = Literal[
+    "amd-smi",
+    "clinfo",
+    "g++",
+    "gcc",
+    "hipcc",
+    "hipify-perl",
+    "python-headers",
+    "rocm-smi",
+    "rocminfo",
+    "rocprof",
+    "torchaudio",
+    "torchvision",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that is true of the outside world.
+
+    Attributes:
+        source: where it was read: a document, a package, a URL.
+        confidence: ``seen`` in the source, or ``inferred``, which may warn and never rejects.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    source: str
+    confidence: Confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A package archive of a distribution: what apt reads, what a base is bootstrapped from.
+
+    Attributes:
+        uri: root of the archive, without a trailing slash.
+        suites: e.g. ``trixie`` and ``trixie-updates``.
+        components: e.g. ``main``.
+        keyring: path of the keyring that signs it, as the distribution installs it.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    uri: str
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    keyring: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution(Fact):
+    """A plain distribution.
+
+    Attributes:
+        name: the value of the axis ``distro``: ``debian13``, ``ubuntu22.04``.
+        title: the name for people.
+        os_id: ``ID`` of its os-release.
+        version_id: ``VERSION_ID`` of its os-release.
+        codename: ``VERSION_CODENAME`` of its os-release; ``None`` where it has none.
+        base_ref: the canonical image reference for FROM, registry and tag included.
+        package_manager: the program that installs its packages.
+        python: the version of its own ``python3``.
+        glibc: the version of its C library.
+        glibcxx: the highest GLIBCXX symbol version of its libstdc++, where known.
+        archives: where its packages come from.
+    """
+
+    name: str
+    title: str
+    os_id: str
+    version_id: str
+    codename: str | None = None
+    base_ref: str
+    package_manager: PackageManager
+    python: str
+    glibc: str
+    glibcxx: str | None = None
+    archives: tuple[Archive, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistroTorch(Fact):
+    """A torch that a distribution packages itself (base family ``distro``).
+
+    Attributes:
+        distro: the distribution's name.
+        torch: the value of the axis ``torch``.
+        python: the Python it is built for.
+        torch_version: what ``torch.__version__`` says there.
+        package_version: the version of the distribution's package.
+        backend: ``cpu`` or ``hip``.
+        packages: the packages of an image of this family, sorted.
+        pip_check_known: the lines that ``pip check`` prints there from the start.
+    """
+
+    distro: str
+    torch: str
+    python: str
+    torch_version: str
+    package_version: str | None = None
+    backend: Backend = "cpu"
+    packages: tuple[str, ...]
+    pip_check_known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents(Fact):
+    """What an image of a family and flavour must contain, by names that the self-test knows."""
+
+    family: str
+    flavour: str
+    components: tuple[Component, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All facts, ready to be asked. A plain value: a test can build its own.
+
+    Attributes:
+        distributions: by name.
+        distro_torch: the builds of torch that a distribution packages, by its name.
+        contents: by base family and flavour.
+    """
+
+    distributions: Mapping[str, Distribution] = field(default_factory=dict)
+    distro_torch: Mapping[str, tuple[DistroTorch, ...]] = field(default_factory=dict)
+    contents: Mapping[tuple[str, str], Contents] = field(default_factory=dict)

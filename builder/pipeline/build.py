@@ -1,0 +1,116 @@
+"""Step build: a locked cell to an image in the shared OCI layout, with its digest known."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from builder.engines.buildx import Buildx
+from builder.engines.layout import Layout
+from builder.errors import RocmTorchError
+from builder.oci import Digest
+from builder.pipeline.assets import stage
+from builder.plan.bake import Places, bake_file, target, target_name
+from builder.plan.inputs import AssetFile, Inputs
+from builder.plan.staleness import build_reasons
+from builder.report.progress import timed
+from builder.report.records import BuildRecord, atomic_write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from builder.pipeline.session import Job, Session
+
+
+def stale_reasons(session: Session, job: Job) -> tuple[str, ...]:
+    """Return why the image of ``job`` has to be built; empty when it is current."""
+    record = session.built(job.cell)
+    if record is None:
+        return build_reasons(job.inputs, None, present=False)
+    built = Inputs(tuple(sorted(record.inputs.items())))
+    return build_reasons(job.inputs, built, present=_present(session, record))
+
+
+def build(
+    session: Session, job: Job, *, force: bool = False, builder: str | None = None
+) -> BuildRecord:
+    """Build ``job`` unless its image is current, and return the record of its build.
+
+    Args:
+        session: the run.
+        job: what to build.
+        force: build without any cache, even when nothing changed.
+        builder: name of a buildx builder.
+
+    Raises:
+        CouldNotError: ``BUILD_FAILED`` with the end of the log, or a tool is missing.
+    """
+    cell, tools, workspace = job.cell, session.tools, session.workspace
+    record = session.built(cell)
+    reasons = ("asked for",) if force else stale_reasons(session, job)
+    if record is not None and not reasons:
+        tools.progress.say(cell.id, "build", "current")
+        return record
+    why = f"building: {', '.join(reasons)}"
+    with timed(tools.progress, cell.id, "build", tools.clock, why) as seconds:
+        bake = bake_document(session, (job,))
+        path = workspace.state / "bake" / f"{cell.id}.json"
+        atomic_write(path, json.dumps(bake, indent=1, sort_keys=True).encode())
+        log = workspace.log(cell.id, "build")
+        tools.progress.say(cell.id, "build", f"log: {log}")
+        digest = Buildx(tools.runner, builder).bake(
+            path, target_name(cell), log=log, no_cache=force
+        )
+        record = BuildRecord(
+            cell=cell.id,
+            step="build",
+            finished=tools.now(),
+            seconds=seconds(),
+            digest=digest,
+            inputs=dict(job.inputs.parts),
+            size=Layout(workspace.layout).size(digest),
+        )
+        workspace.records.write(record)
+    return record
+
+
+def bake_document(session: Session, jobs: Iterable[Job]) -> dict[str, Any]:
+    """Return the bake file for ``jobs``, after staging what it names."""
+    return bake_file(
+        (
+            target_name(job.cell),
+            target(
+                job.cell,
+                job.locked,
+                job.inputs.digest,
+                _places(session, job),
+                image=session.matrix.image,
+            ),
+        )
+        for job in jobs
+    )
+
+
+def _places(session: Session, job: Job) -> Places:
+    workspace = session.workspace
+    return Places(
+        context=stage(workspace, "context", _plain(job.context)),
+        assets=tuple(
+            (name, stage(workspace, name, files)) for name, files in session.assets.items()
+        ),
+        layout=workspace.layout,
+    )
+
+
+def _plain(context: Mapping[str, bytes]) -> dict[str, AssetFile]:
+    return {name: AssetFile(content, executable=False) for name, content in context.items()}
+
+
+def _present(session: Session, record: BuildRecord) -> bool:
+    layout = Layout(session.workspace.layout)
+    try:
+        manifest = layout.manifest(Digest(record.digest))
+        return all(layout.has(blob) for blob in manifest.blobs)
+    except RocmTorchError:
+        return False

@@ -1,0 +1,191 @@
+"""Step publish: candidate by digest, evidence as referrers, then tags; the widest tag moves last.
+
+Nothing is rebuilt and nothing is pushed that was not tested: all of it follows from the digest that
+our own build returned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.engines.layout import Layout
+from builder.engines.registry import Attachment
+from builder.errors import CouldNotError, IncompleteError, Problem, RefusedError
+from builder.matrix.tags import dated_tag
+from builder.oci import CYCLONEDX_JSON, SPDX_JSON, TEST_REPORT, Digest
+from builder.pipeline.sbom import FILES
+from builder.pipeline.selftest import report_path
+from builder.plan.gate import Decision, judge
+from builder.report.progress import timed
+from builder.report.records import PublishRecord, TestRecord
+
+if TYPE_CHECKING:
+    from builder.engines.registry import Registry
+    from builder.matrix.cells import Cell
+    from builder.oci import Descriptor
+    from builder.pipeline.session import Job, Session
+    from builder.report.records import BuildRecord
+
+
+def gate(session: Session, cell: Cell, built: BuildRecord) -> Decision:
+    """Judge the image of ``built`` by the records of its tests."""
+    verdicts = {}
+    for level in cell.policy.levels:
+        record = session.workspace.records.read(TestRecord, cell.id, f"test-{level}")
+        if record is not None and record.digest == built.digest:
+            verdicts[level] = record.verdict
+    today = session.tools.now().date()
+    return judge(cell.policy, verdicts, size=built.size, today=today)
+
+
+def require_open(cell: Cell, decision: Decision) -> None:
+    """Raise unless the gate is open.
+
+    Raises:
+        RefusedError: ``GATE_CLOSED``, when something failed.
+        IncompleteError: ``GATE_INCOMPLETE``, when something required was not done.
+    """
+    if decision.outcome == "pass":
+        return
+    reasons = "; ".join(decision.reasons)
+    if decision.outcome == "fail":
+        raise RefusedError(Problem("GATE_CLOSED", f"no release tags: {reasons}", where=cell.id))
+    raise IncompleteError(
+        Problem(
+            code="GATE_INCOMPLETE",
+            what=f"no release tags yet: {reasons}",
+            where=cell.id,
+            fix="run `rocm-torch test` where the hardware is, or waive the level in matrix.yaml",
+        )
+    )
+
+
+def release_tags(session: Session, job: Job, digest: Digest) -> tuple[str, ...]:
+    """Return the tags of an image, the dated one first and the widest last."""
+    dated = dated_tag(job.cell, job.locked.epoch, digest)
+    return (dated, *session.matrix.tags_of(job.cell))
+
+
+def publish(
+    session: Session, job: Job, built: BuildRecord, *, registry: Registry, force: bool = False
+) -> PublishRecord:
+    """Publish the image of ``built`` unless the registry has it with these tags and referrers.
+
+    Args:
+        session: the run.
+        job: what was built.
+        built: the record of the build.
+        registry: where to.
+        force: do every part again, whatever the record says.
+
+    Raises:
+        RefusedError, IncompleteError: the gate is not open.
+        CouldNotError: the registry did not do its part.
+    """
+    cell, tools, records = job.cell, session.tools, session.workspace.records
+    require_open(cell, gate(session, cell, built))
+    digest, repository = Digest(built.digest), session.matrix.image
+    tags = release_tags(session, job, digest)
+    evidence = _evidence(session, cell, digest)
+    expected = {_title(attachment): attachment.blob.digest for attachment in evidence}
+    record = records.read(PublishRecord, cell.id, "publish")
+    if record and not force and _holds(record, registry, repository, digest, tags, expected):
+        tools.progress.say(cell.id, "publish", "current")
+        return record
+    doing = f"to {registry.host}/{repository}"
+    with timed(tools.progress, cell.id, "publish", tools.clock, doing) as seconds:
+        pushed = registry.push_image(Layout(session.workspace.layout), digest, repository)
+        subject = pushed.descriptor
+        for referrer in registry.attach_all(repository, subject, evidence):
+            _check_readable(registry, repository, subject, referrer)
+        for tag in tags:
+            registry.tag(repository, subject.digest, tag)
+        _check_tags(registry, repository, subject.digest, tags)
+        record = PublishRecord(
+            cell=cell.id,
+            step="publish",
+            finished=tools.now(),
+            seconds=seconds(),
+            digest=digest,
+            registry=registry.host,
+            repository=repository,
+            tags=list(tags),
+            referrers={title: str(content) for title, content in expected.items()},
+            bytes_sent=sum(blob.bytes_sent for blob in pushed.blobs),
+        )
+        records.write(record)
+    return record
+
+
+def _evidence(session: Session, cell: Cell, digest: Digest) -> tuple[Attachment, ...]:
+    folder = session.workspace.evidence(digest)
+    wanted = [(FILES[kind], kind, folder / FILES[kind]) for kind in (SPDX_JSON, CYCLONEDX_JSON)]
+    wanted += [
+        (f"test-{level}.json", TEST_REPORT, report_path(session, digest, level))
+        for level in cell.policy.levels
+    ]
+    missing = [str(path) for _, _, path in wanted if not path.is_file()]
+    if missing:
+        raise RefusedError(
+            Problem(
+                code="EVIDENCE_MISSING",
+                what=f"there is no {' and no '.join(missing)}",
+                where=cell.id,
+                fix=f"run `rocm-torch release {cell.id}`, which makes what is missing",
+            )
+        )
+    return tuple(
+        Attachment(kind, path.read_bytes(), kind, title=title) for title, kind, path in wanted
+    )
+
+
+def _title(attachment: Attachment) -> str:
+    return attachment.title or attachment.artifact_type
+
+
+def _holds(
+    record: PublishRecord,
+    registry: Registry,
+    repository: str,
+    digest: Digest,
+    tags: tuple[str, ...],
+    expected: dict[str, Digest],
+) -> bool:
+    """Tell whether a record is true of this registry today, asked of its narrowest facts."""
+    if (record.registry, record.repository, record.digest) != (registry.host, repository, digest):
+        return False
+    if tuple(record.tags) != tags or record.referrers != expected:
+        return False
+    heads = (registry.head(repository, tag) for tag in tags)
+    return all(head is not None and head.digest == digest for head in heads) and len(
+        registry.referrers(repository, digest)
+    ) >= len(expected)
+
+
+def _check_readable(
+    registry: Registry, repository: str, subject: Descriptor, referrer: Descriptor
+) -> None:
+    if registry.head(repository, referrer.digest) is None:
+        raise CouldNotError(
+            Problem(
+                code="REFERRER_NOT_READABLE",
+                what=f"{registry.host} lists a {referrer.artifact_type} and does not have it",
+                where=f"{registry.host}/{repository}@{subject.digest}",
+                fix="run the same command again",
+            )
+        )
+
+
+def _check_tags(registry: Registry, repository: str, digest: Digest, tags: tuple[str, ...]) -> None:
+    for tag in tags:
+        found = registry.head(repository, tag)
+        if found is None or found.digest != digest:
+            raise CouldNotError(
+                Problem(
+                    code="TAG_NOT_SET",
+                    what=f"{tag} names {found.digest if found else 'nothing'} after it was set",
+                    where=f"{registry.host}/{repository}:{tag}",
+                    why="another run may be publishing at the same time",
+                    fix="run the same command again when no other run publishes",
+                )
+            )

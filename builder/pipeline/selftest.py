@@ -1,0 +1,173 @@
+"""Step test: the self-test in a container of the built image, with the host's GPU passed in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.engines.docker_engine import DockerEngine, RunSpec
+from builder.engines.layout import Layout
+from builder.errors import CouldNotError, Problem
+from builder.host.access import device_access
+from builder.host.snapshot import read_snapshot
+from builder.oci import Digest, canonical_json
+from builder.report.progress import timed
+from builder.report.records import TestRecord, atomic_write
+
+if TYPE_CHECKING:
+    from builder.host.access import DeviceAccess
+    from builder.host.snapshot import HostSnapshot
+    from builder.pipeline.session import Session
+    from builder.report.records import BuildRecord
+
+REPORT_SCHEMA = "rocm-torch/test-report/v1"
+SELFTEST_SCHEMA = "rocm-torch/selftest/v1"
+# The self-test ends each of its checks by itself; this only catches one that does not.
+LEVEL_SECONDS = {"smoke": 900.0, "gpu": 3600.0, "bench": 7200.0}
+
+
+def run_selftest(
+    session: Session,
+    built: BuildRecord,
+    level: str,
+    *,
+    force: bool = False,
+    device_root: Path = Path("/"),
+) -> TestRecord:
+    """Run one level of the self-test in the image of ``built``, unless it was done for its digest.
+
+    Args:
+        session: the run.
+        built: the build whose image is tested.
+        level: ``smoke`` or ``gpu``.
+        force: test again.
+        device_root: where the host's ``/dev`` is looked for.
+
+    Raises:
+        CouldNotError: the engine failed, or the self-test said nothing that can be read.
+    """
+    tools, workspace, cell = session.tools, session.workspace, built.cell
+    step = f"test-{level}"
+    record = workspace.records.read(TestRecord, cell, step)
+    if record and not force and record.digest == built.digest and record.verdict == "pass":
+        tools.progress.say(cell, step, f"{record.verdict} (done before)")
+        return record
+    with timed(tools.progress, cell, step, tools.clock, f"self-test, level {level}") as seconds:
+        engine = DockerEngine()
+        load(session, engine, built)
+        snapshot = read_snapshot(device_root)
+        started = tools.now()
+        document = _run(engine, built, level, device_access(snapshot))
+        report = {
+            "schema": REPORT_SCHEMA,
+            "image": {"ref": session.matrix.image, "digest": built.digest, "cell": cell},
+            "host": _host(engine, snapshot),
+            "started": started.isoformat(timespec="seconds"),
+            "selftest": document,
+        }
+        content = canonical_json(report)
+        atomic_write(report_path(session, Digest(built.digest), level), content)
+        summary = document["summary"]
+        record = TestRecord(
+            cell=cell,
+            step=step,
+            finished=tools.now(),
+            seconds=seconds(),
+            digest=built.digest,
+            level=level,
+            verdict=summary["verdict"],
+            passed=summary["passed"],
+            failed=summary["failed"],
+            skipped=summary["skipped"],
+            report=Digest.of(content),
+        )
+        workspace.records.write(record)
+        tools.progress.say(cell, step, told(document))
+    return record
+
+
+def report_path(session: Session, digest: Digest, level: str) -> Path:
+    """Return where the report about one image and level lies."""
+    return session.workspace.evidence(digest) / f"test-{level}.json"
+
+
+def candidate_name(session: Session, cell: str) -> str:
+    """Return the local name of an image that has no release tag yet."""
+    return f"{session.matrix.image}:candidate-{cell}"
+
+
+def load(session: Session, engine: DockerEngine, built: BuildRecord) -> None:
+    """Bring the image of ``built`` into the engine under its candidate name, where it is not."""
+    name = candidate_name(session, built.cell)
+    if engine.image_id(name) == built.digest:
+        return
+    if engine.has_image(built.digest):
+        repository, _, tag = name.partition(":")
+        engine.tag(built.digest, repository, (tag,))
+        return
+    digest = Digest(built.digest)
+    archive = Layout(session.workspace.layout).stream_tar(digest, name)
+    engine.load(archive, digest, name)
+
+
+def told(document: dict[str, Any]) -> str:
+    """Return one line about a self-test, with what did not pass."""
+    summary = document["summary"]
+    bad = [
+        f"{check['id']}: {check['status']} ({check['detail']})"
+        for check in document["checks"]
+        if check["status"] not in ("pass", "not_applicable")
+    ]
+    counts = f"{summary['passed']} passed, {summary['failed']} failed, {summary['skipped']} skipped"
+    return "; ".join([f"{summary['verdict']}: {counts}", *bad])
+
+
+def _run(
+    engine: DockerEngine, built: BuildRecord, level: str, access: DeviceAccess
+) -> dict[str, Any]:
+    result = engine.run(
+        RunSpec(
+            image=built.digest,
+            command=("rocm-torch-selftest", "--level", level, "--json"),
+            timeout=LEVEL_SECONDS[level],
+            devices=access.devices,
+            groups=access.groups,
+            labels=(("io.rocm-torch.test", built.cell),),
+        )
+    )
+    try:
+        document: dict[str, Any] = json.loads(result.stdout)
+        if document["schema"] != SELFTEST_SCHEMA or not document["checks"]:
+            raise ValueError("it is no report of ours, or nothing ran")
+        if document["cell"] != built.cell:
+            raise ValueError(f"it is about the cell {document['cell']!r}")
+        verdict = document["summary"]["verdict"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CouldNotError(
+            Problem(
+                code="SELFTEST_SILENT",
+                what=f"the self-test ended with status {result.exit_code} and without a report",
+                where=built.cell,
+                why=(result.stderr or result.stdout).strip()[-2000:] or str(error),
+            )
+        ) from error
+    if (verdict == "pass") != (result.exit_code == 0):
+        # Whatever disagrees, the worse of the two counts.
+        document["summary"]["verdict"] = "fail"
+        document["summary"]["exit_code"] = result.exit_code
+    return document
+
+
+def _host(engine: DockerEngine, snapshot: HostSnapshot) -> dict[str, Any]:
+    info = engine.info()
+    return {
+        "kernel": snapshot.kernel,
+        "machine": snapshot.machine,
+        "operating_system": info.operating_system,
+        "engine": info.version,
+        "devices": [
+            {"path": node.path, "gid": node.gid, "mode": f"{node.mode:04o}"}
+            for node in snapshot.nodes
+        ],
+    }

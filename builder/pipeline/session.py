@@ -1,0 +1,135 @@
+"""One run's view of a working copy: the matrix expanded, the lock read, each cell rendered once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from builder.errors import Problem, RefusedError
+from builder.facts import load_facts
+from builder.matrix.load import read_matrix
+from builder.matrix.lock import Lock
+from builder.pipeline.assets import read_assets
+from builder.plan.inputs import Inputs
+from builder.render.context import Renderer
+from builder.report.records import BuildRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from builder.facts import Facts
+    from builder.matrix.cells import Cell
+    from builder.matrix.load import Matrix
+    from builder.matrix.lock import LockedCell
+    from builder.pipeline.assets import Assets
+    from builder.pipeline.workspace import Tools, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A cell with all that its build depends on."""
+
+    cell: Cell
+    locked: LockedCell
+    context: Mapping[str, bytes]
+    inputs: Inputs
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one call of the program works with.
+
+    Attributes:
+        workspace: the working copy.
+        tools: the outside world.
+        lock_file: the lock that counts in this run.
+        matrix_file: the matrix; ``matrix.yaml`` of the working copy by default.
+        facts_folder: other facts than the shipped ones.
+    """
+
+    workspace: Workspace
+    tools: Tools
+    lock_file: Path
+    matrix_file: Path
+    facts_folder: Path | None = None
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The facts, loaded once."""
+        return load_facts(self.facts_folder)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The matrix, expanded; ``RefusedError`` where it is not valid."""
+        return read_matrix(self.matrix_file, _shown(self.matrix_file), self.facts)
+
+    @cached_property
+    def lock(self) -> Lock:
+        """The lock as it was when it was first asked for; empty where there is no file."""
+        if not self.lock_file.exists():
+            return Lock()
+        return Lock.from_text(self.lock_file.read_text("utf-8"), _shown(self.lock_file))
+
+    @cached_property
+    def assets(self) -> Assets:
+        """The files that go into every image."""
+        return read_assets(self.workspace)
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        """The templates of the working copy."""
+        root = self.workspace.templates
+        paths = _templates(root)
+        return Renderer(
+            {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths}
+        )
+
+    def context(self, cell: Cell) -> Mapping[str, bytes]:
+        """Render ``cell``."""
+        return MappingProxyType(self.renderer.render(cell, image=self.matrix.image))
+
+    def job(self, cell: Cell) -> Job:
+        """Put together what the build of ``cell`` depends on.
+
+        Raises:
+            RefusedError: ``UNLOCKED``, when the lock has no entry for the cell.
+        """
+        locked = self.lock.cells.get(cell.id)
+        if locked is None:
+            raise RefusedError(
+                Problem(
+                    code="UNLOCKED",
+                    what=f"{cell.id} is not locked, so what it would be built from is not known",
+                    where=_shown(self.lock_file),
+                    fix=f"run `rocm-torch lock {cell.id}`",
+                )
+            )
+        context = self.context(cell)
+        inputs = Inputs.of(context=context, assets=self.assets, locked=locked)
+        return Job(cell, locked, context, inputs)
+
+    def built(self, cell: Cell) -> BuildRecord | None:
+        """Return the record of the last finished build of ``cell``."""
+        return self.workspace.records.read(BuildRecord, cell.id, "build")
+
+
+def _templates(root: Path) -> list[Path]:
+    found = sorted(root.rglob("*.j2"))
+    if not found:
+        raise RefusedError(
+            Problem(
+                code="TEMPLATES_MISSING",
+                what="there are no templates",
+                where=str(root),
+                fix="run in a checkout of rocm-torch, or name it with --project",
+            )
+        )
+    return found
+
+
+def _shown(path: Path) -> str:
+    """Return a path as people name it: the file name where it stands in its usual place."""
+    return path.name if path.name in {"matrix.yaml", "matrix.lock"} else str(path)

@@ -1,0 +1,1 @@
+"""The checks, one a file; the table in ``rocm_torch_selftest.table`` says which exist."""
