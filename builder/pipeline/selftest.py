@@ -11,7 +11,7 @@ from builder.engines.layout import Layout
 from builder.errors import CouldNotError, Problem
 from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
-from builder.oci import Digest, canonical_json
+from builder.oci import Digest, Reference, canonical_json
 from builder.report.progress import timed
 from builder.report.records import TestRecord, atomic_write
 
@@ -107,7 +107,8 @@ def load(session: Session, engine: DockerEngine, built: BuildRecord) -> None:
         engine.tag(built.digest, repository, (tag,))
         return
     digest = Digest(built.digest)
-    archive = Layout(session.workspace.layout).stream_tar(digest, name)
+    # The engine takes a name in an archive as it stands, and looks for names in full.
+    archive = Layout(session.workspace.layout).stream_tar(digest, str(Reference.parse(name)))
     engine.load(archive, digest, name)
 
 

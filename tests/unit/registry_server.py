@@ -6,11 +6,13 @@ import hashlib
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def digest_of(content: bytes) -> str:
@@ -59,6 +61,7 @@ class Handler(BaseHTTPRequestHandler):
     """Speaks the distribution API on one connection."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     registry: FakeRegistry
 
     def handle_one(self) -> None:

@@ -39,7 +39,8 @@ def temporary(folder: Path) -> Iterator[IO[bytes]]:
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=folder, prefix="new-")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        os.close(handle)
+        with Path(name).open("wb") as stream:  # opened by name: what publish() renames
             yield stream
     finally:
         with suppress(FileNotFoundError):

@@ -25,6 +25,7 @@ class IndexFile:
 
     Writers hold the lock that BuildKit takes too (flock on ``index.json.lock``), and put a new
     file in place of the old one; entries and members that we do not know are kept as they are.
+    BuildKit does not wait for the lock ("could not lock"), so it is held for one small write only.
     """
 
     def __init__(self, root: Path) -> None:

@@ -2,7 +2,8 @@
 
 from builder.engines.registry.client import PushedImage, Registry
 from builder.engines.registry.credentials import Credentials, load_credentials
-from builder.engines.registry.exchange import Patience, TransportFailedError, is_loopback
+from builder.engines.registry.exchange import Patience, TransportFailedError
+from builder.engines.registry.hosts import is_loopback
 from builder.engines.registry.referrers import Attachment
 from builder.engines.registry.uploads import PushOutcome
 

@@ -11,10 +11,12 @@ import httpx
 
 from builder.engines.registry.attaching import Attached
 from builder.engines.registry.documents import Documents
-from builder.engines.registry.exchange import Call, Exchange, Patience, is_loopback
+from builder.engines.registry.exchange import Call, Exchange, Patience
+from builder.engines.registry.hosts import is_loopback
 from builder.engines.registry.problems import refused
 from builder.engines.registry.referrers import Attachment
-from builder.engines.registry.uploads import CHUNK_SIZE, PushOutcome, Source, Upload
+from builder.engines.registry.sources import Source
+from builder.engines.registry.uploads import CHUNK_SIZE, PushOutcome, Upload
 from builder.errors import CouldNotError, Problem
 
 if TYPE_CHECKING:

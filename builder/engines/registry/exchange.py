@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
+import logging
 import time
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import httpx
 
 from builder.engines.registry.auth import Authenticator
-from builder.engines.registry.credentials import HUB
+from builder.engines.registry.hosts import base_url, is_loopback, is_safe, same_place
 from builder.engines.registry.problems import refused, unreachable
 from builder.errors import CouldNotError, Problem
 
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from builder.engines.registry.credentials import Credentials
 
 LIMIT = 4 << 20  # bytes of a document (manifest, index, list, error) that we take
-_HUB_API = "registry-1.docker.io"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
 _TIMEOUT = httpx.Timeout(120.0, connect=15.0)
+
+# They write down whole addresses, and those of uploads and redirects are signed.
+for _name in ("httpx", "httpcore"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +80,6 @@ class Answer:
     url: str
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether ``host`` (with or without a port) is this machine, where no TLS is needed."""
-    name = httpx.URL(f"http://{host}").host
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 class Exchange:
     """Makes calls to one registry.
 
@@ -110,8 +102,7 @@ class Exchange:
         self.patience = patience or Patience()
         self._clock = clock
         self._sleep = sleep
-        scheme = "http" if plain_http else "https"
-        self.base = httpx.URL(f"{scheme}://{_HUB_API if host == HUB else host}")
+        self.base = base_url(host, plain_http=plain_http)
         # A proxy of the environment has no business between us and our own machine.
         self._client = httpx.Client(
             transport=transport,
@@ -120,7 +111,7 @@ class Exchange:
             headers={"User-Agent": "rocm-torch", "Accept-Encoding": "identity"},
         )
         self._auth = Authenticator(
-            host, safe=_is_safe, credentials=credentials, clock=clock, fetch=self._fetch_token
+            host, safe=is_safe, credentials=credentials, clock=clock, fetch=self._fetch_token
         )
 
     def close(self) -> None:
@@ -233,7 +224,7 @@ class Exchange:
 
     def _authorised(self, call: Call) -> httpx.Response:
         response = self._follow(call)
-        if response.status_code != 401 or not _same_place(response.request.url, self.base):
+        if response.status_code != 401 or not same_place(response.request.url, self.base):
             return response
         challenge = response.headers.get("www-authenticate", "")
         if not self._auth.challenged(challenge, call.scopes):
@@ -257,7 +248,7 @@ class Exchange:
 
     def _once(self, call: Call, url: httpx.URL) -> httpx.Response:
         headers = dict(call.headers)
-        if _same_place(url, self.base):
+        if same_place(url, self.base):
             token = self._auth.header(str(url), call.scopes)
             if token:
                 headers["Authorization"] = token
@@ -305,12 +296,3 @@ def _drain(response: httpx.Response) -> None:
         Exchange.read(response)
     finally:
         response.close()
-
-
-def _is_safe(url: str) -> bool:
-    parsed = httpx.URL(url)
-    return parsed.scheme == "https" or is_loopback(parsed.netloc.decode("ascii"))
-
-
-def _same_place(url: httpx.URL, base: httpx.URL) -> bool:
-    return (url.scheme, url.host, url.port) == (base.scheme, base.host, base.port)
