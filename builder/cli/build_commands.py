@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: rocm-torch sbom cpu-py313")(sbom)
     app.command(epilog="Example: rocm-torch publish --registry localhost:5000 cpu-py313")(publish)
     app.command(epilog="Example: rocm-torch release --registry localhost:5000")(release)
+    app.command(epilog="Example: rocm-torch reproduce cpu-py313")(reproduce)
 
 
 def build(
@@ -158,6 +159,40 @@ def release(
     errors = [outcome.error for outcome in outcomes if outcome.error]
     answer(document, as_json=as_json, text=lambda: table.show(rows, run_line))
     _raise_worst(errors)
+
+
+def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json = False) -> None:
+    """Build each cell twice without cache, in two folders, and compare image and SBOMs."""
+    from builder.pipeline.reproduce import reproduce as step
+
+    session = open_session(context)
+    found = [step(session, job.cell) for job in _jobs(session, selectors)]
+    document = {
+        "schema": "rocm-torch/reproduce/v1",
+        "cells": [
+            {
+                "cell": one.cell,
+                "equal": one.equal,
+                "digests": list(one.digests),
+                "documents": list(one.documents),
+            }
+            for one in found
+        ],
+    }
+    lines = [f"{one.cell}  {'same' if one.equal else 'DIFFERS'}  {one.digests[0]}" for one in found]
+    different = [one for one in found if not one.equal]
+    if not (as_json and different):
+        answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
+    if different:
+        raise RefusedError(
+            Problem(
+                code="NOT_REPRODUCIBLE",
+                what=f"two builds gave {one.digests[0]} and {one.digests[1]}",
+                where=one.cell,
+                fix="compare the layers of both (`diffoci`, `diffoscope`)",
+            )
+            for one in different
+        )
 
 
 def _jobs(session: Session, selectors: Sequence[str] | None) -> tuple[Job, ...]:

@@ -14,6 +14,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="A registry on loopback, to publish to before you publish.")
     group.command(epilog="Example: rocm-torch registry up")(up)
     group.command(epilog="Example: rocm-torch registry down --purge")(down)
+    group.command(epilog="Example: rocm-torch registry image --name tools/registry:1")(image)
     app.add_typer(group, name="registry")
 
 
@@ -43,3 +44,17 @@ def down(
     document = {"schema": "rocm-torch/registry/v1", "host": None, "stopped": stopped}
     text = "stopped" if stopped else "it was not running"
     answer(document, as_json=as_json, text=lambda: typer.echo(text))
+
+
+def image(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Option(help="Name of the image in the engine.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Build the registry's image without starting it."""
+    from builder.pipeline.services import IMAGE, build_registry_image
+
+    chosen = name or IMAGE
+    build_registry_image(open_session(context), chosen)
+    document = {"schema": "rocm-torch/registry-image/v1", "image": chosen}
+    answer(document, as_json=as_json, text=lambda: typer.echo(chosen))

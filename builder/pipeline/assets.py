@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from builder.errors import Problem, RefusedError
+from builder.oci import Digest
 from builder.plan.inputs import AssetFile, assets_digest
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
     Assets = Mapping[str, Mapping[str, AssetFile]]
 
-# Older than any epoch: BuildKit clamps later times to the epoch and leaves earlier ones alone.
-_STAGED_TIME = 315_532_800  # 1980-01-01, the earliest that zip files can hold
+# 1980-01-01, the earliest day that zip files can hold. Older than any epoch: BuildKit clamps later
+# times to the epoch and leaves earlier ones alone.
+_STAGED_DAY = 315_532_800 * 10**9
+_DAY = 86_400 * 10**9
 _LEFT_OUT = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 
 
@@ -73,10 +76,11 @@ def stage(workspace: Workspace, name: str, files: Mapping[str, AssetFile]) -> Pa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.content)
         path.chmod(0o755 if file.executable else 0o644)
+        os.utime(path, ns=(_staged_time(file), _staged_time(file)))
     for path in (building, *building.rglob("*")):
         if path.is_dir():
             path.chmod(0o755)
-        os.utime(path, (_STAGED_TIME, _STAGED_TIME))
+            os.utime(path, ns=(_STAGED_DAY, _STAGED_DAY))
     try:
         building.rename(folder)
     except OSError:
@@ -84,3 +88,12 @@ def stage(workspace: Workspace, name: str, files: Mapping[str, AssetFile]) -> Pa
             raise
         shutil.rmtree(building)
     return folder
+
+
+def _staged_time(file: AssetFile) -> int:
+    """Return the time in nanoseconds that a staged file gets: one that its content decides.
+
+    BuildKit sends a file again only where its size or time changed. With one time for all, a
+    change that keeps the size would not reach the image.
+    """
+    return _STAGED_DAY + int(Digest.of(file.content).hex[:16], 16) % _DAY

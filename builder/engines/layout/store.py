@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from typing import TYPE_CHECKING
 
 from builder.engines.layout.archive import stream_archive
@@ -172,6 +173,22 @@ class Layout:
             layer, diff_id = compress_layer(tar, stream)
             publish(stream, self.blob_path(layer.digest))
         return self.write_image(image_config(diff_id, created), (layer,), reference=reference)
+
+    def adopt(self, other: Layout, digest: Digest) -> None:
+        """Bring one image of another layout here: by hard links, or copies across file systems."""
+        self._prepare()
+        manifest = other.manifest(digest)
+        for name in (manifest.digest, *(blob.digest for blob in manifest.blobs)):
+            source, target = other.blob_path(name), self.blob_path(name)
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.exists():
+                    continue
+                try:
+                    target.hardlink_to(source)
+                except OSError:
+                    shutil.copyfile(source, target)
+        self._index.put(manifest.descriptor)
 
     def remove_entry(self, digest: Digest) -> bool:
         """Take an image out of the list and tell whether it was there; its blobs stay."""

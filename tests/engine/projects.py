@@ -1,0 +1,154 @@
+"""Small projects for tests: a working copy of cells so tiny that torch is not the point."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from builder.engines.layout import Layout
+from builder.facts import load_facts
+from builder.matrix.load import read_matrix
+from builder.matrix.lock import Lock
+
+REPO = Path(__file__).parents[2]
+STANDIN = Path(__file__).parent / "standin" / "selftest_main.py"
+IMAGE = "rocm-torch-test/tiny"
+# What is inside does not matter; a Python is needed for the hook and the stand-in self-test.
+PACKAGES = ["python-is-python3"]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A working copy and the ways to call the program in it."""
+
+    root: Path
+    registry: str | None = None
+
+    @property
+    def facts(self) -> Path:
+        return self.root / "facts"
+
+    def call(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the program as a user would, in a process of its own."""
+        argv = [sys.executable, "-m", "builder", "--project", str(self.root)]
+        if self.facts.is_dir():
+            argv += ["--facts", str(self.facts)]
+        return subprocess.run(
+            [*argv, *words],
+            capture_output=True,
+            text=True,
+            timeout=1500,
+            check=False,
+            cwd=self.root,
+            env={**os.environ, "PYTHONPATH": str(REPO), **environment},
+        )
+
+    def done(self, *words: str, **environment: str) -> dict[str, Any]:
+        """Run the program, which must succeed, and return its JSON answer."""
+        result = self.call(*words, "--json", **environment)
+        assert result.returncode == 0, f"{words}: {result.returncode}\n{result.stderr}"
+        answer: dict[str, Any] = json.loads(result.stdout)
+        return answer
+
+    def release(self, *words: str, **environment: str) -> dict[str, Any]:
+        """Release to the project's registry, which must succeed."""
+        assert self.registry
+        return self.done("release", "--registry", self.registry, *words, **environment)
+
+    def verdict(self, verdict: str) -> None:
+        """Let the stand-in self-test say ``verdict`` from the next build on."""
+        path = self.root / "images/selftest/rocm_torch_selftest/verdict"
+        path.write_text(verdict + "\n", "ascii")
+
+
+def copy_repo(root: Path) -> None:
+    """Copy what a working copy needs, without the state of earlier runs."""
+    root.mkdir(parents=True)
+    shutil.copytree(REPO / "templates", root / "templates")
+    shutil.copytree(REPO / "images", root / "images", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(REPO / "matrix.yaml", root / "matrix.yaml")
+
+
+def tiny_project(
+    root: Path, bases: Path, registry: str | None, *, cells: int = 1, levels: tuple[str, ...] = ()
+) -> Project:
+    """Make a project of ``cells`` tiny cells on the Debian 13 base that lies in ``bases``.
+
+    Args:
+        root: folder to make.
+        bases: working copy in which the shipped matrix was locked.
+        registry: where its images go.
+        cells: how many; they differ in their torch version alone.
+        levels: levels of the self-test that the lane requires; smoke by default.
+    """
+    copy_repo(root)
+    for folder in (root / "images").glob("cpu-*"):
+        shutil.rmtree(folder)
+    selftest = root / "images/selftest/rocm_torch_selftest"
+    shutil.rmtree(selftest)
+    selftest.mkdir()
+    (selftest / "__init__.py").write_text("", "ascii")
+    shutil.copyfile(STANDIN, selftest / "__main__.py")
+    torches = [f"1.{number}.0" for number in range(cells)]
+    _write_facts(root / "facts", torches)
+    _write_matrix(root / "matrix.yaml", torches, levels or ("smoke",))
+    project = Project(root, registry)
+    project.verdict("pass")
+    _lock(project, bases)
+    return project
+
+
+def _write_facts(folder: Path, torches: list[str]) -> None:
+    shutil.copytree(REPO / "builder/facts/data", folder)
+    builds = [
+        {
+            "distro": "debian13",
+            "torch": torch,
+            "python": "3.13",
+            "torch_version": torch,
+            "packages": list(PACKAGES),
+            "source": "a stand-in of the tests",
+            "confidence": "seen",
+        }
+        for torch in torches
+    ]
+    (folder / "distro_torch.yaml").write_text(yaml.safe_dump(builds), "utf-8")
+
+
+def _write_matrix(path: Path, torches: list[str], levels: tuple[str, ...]) -> None:
+    lane = {
+        "purpose": "tests",
+        "base": "distro",
+        "default": True,
+        "distro": ["debian13"],
+        "torch": torches,
+        "python": ["3.13"],
+        "flavour": ["runtime"],
+        "policy": {"levels": list(levels)},
+    }
+    document = {
+        "version": 1,
+        "image": IMAGE,
+        "registry": "registry.invalid",
+        "lanes": {"tiny": lane},
+    }
+    path.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
+
+
+def _lock(project: Project, bases: Path) -> None:
+    """Give each tiny cell the entry of the shipped Debian 13 cell, and bring its base here."""
+    lock = Lock.from_text((bases / "matrix.lock").read_text("utf-8"), "matrix.lock")
+    entry = next(locked for name, locked in lock.cells.items() if name.endswith("debian13"))
+    matrix = read_matrix(project.root / "matrix.yaml", "matrix.yaml", load_facts(project.facts))
+    tiny = Lock().with_cells({cell.id: entry for cell in matrix.cells})
+    (project.root / "matrix.lock").write_text(tiny.to_text(), "utf-8")
+    source = Layout(bases / ".rocm-torch/layout")
+    Layout(project.root / ".rocm-torch/layout").adopt(source, entry.base)

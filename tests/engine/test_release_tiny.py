@@ -1,0 +1,109 @@
+"""The whole chain on tiny cells: real BuildKit, containers, scanner and registry, no torch."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from projects import IMAGE, REPO
+
+from builder.engines.docker_engine import DockerEngine
+from builder.engines.registry import Registry
+from builder.oci import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from projects import Project
+
+pytestmark = pytest.mark.engine
+MakeProject = "Callable[..., Project]"
+
+
+@pytest.fixture
+def project(make_project: Callable[..., Project]) -> Project:
+    return make_project()
+
+
+def registry_of(project: Project) -> Registry:
+    assert project.registry
+    return Registry(project.registry)
+
+
+def test_a_release_is_one_digest_everywhere_with_its_evidence_and_a_second_changes_nothing(
+    project: Project,
+) -> None:
+    first = project.release()
+    (row,) = first["cells"]
+    assert row["verdict"] == "pass"
+    engine = DockerEngine()
+    with registry_of(project) as registry:
+        for tag in row["tags"]:
+            found = registry.head(IMAGE, tag)
+            assert found is not None
+            assert found.digest == row["digest"] == engine.image_id(f"{IMAGE}:{tag}")
+        kinds = {one.artifact_type for one in registry.referrers(IMAGE, Digest(row["digest"]))}
+    assert kinds == {
+        "application/spdx+json",
+        "application/vnd.cyclonedx+json",
+        "application/vnd.rocm-torch.test-report.v1+json",
+    }
+    log = project.root / ".rocm-torch/tools.jsonl"
+    calls = len(log.read_text("utf-8").splitlines())
+    assert project.release() == first
+    later = [json.loads(line)["argv"] for line in log.read_text("utf-8").splitlines()[calls:]]
+    assert not [argv for argv in later if "bake" in argv or "scan" in argv]
+
+
+def test_a_failed_self_test_closes_the_gate(project: Project) -> None:
+    project.verdict("fail")
+    result = project.call("release", "--registry", str(project.registry), "--json")
+    assert result.returncode == 2
+    assert "GATE_CLOSED" in result.stdout
+
+
+def test_an_incomplete_self_test_exits_3_and_sets_no_tag(project: Project) -> None:
+    project.verdict("incomplete")
+    result = project.call("release", "--registry", str(project.registry))
+    assert result.returncode == 3
+    assert "GATE_INCOMPLETE" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_one_cell_that_cannot_be_built_leaves_the_others_going(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project(cells=2)
+    facts = project.facts / "distro_torch.yaml"
+    text = facts.read_text("utf-8")
+    facts.write_text(text.replace("python-is-python3", "no-such-package", 1), "utf-8")
+    result = project.call("release", "--registry", str(project.registry))
+    assert result.returncode == 1
+    assert "BUILD_FAILED" in result.stderr
+    assert "Unable to locate package no-such-package" in result.stderr
+    assert "build.log" in result.stderr
+    assert result.stdout.count("pass") == 1, result.stdout
+
+
+def test_two_builds_without_cache_in_two_folders_give_the_same_bytes(project: Project) -> None:
+    (answer,) = project.done("reproduce")["cells"]
+    assert answer["equal"]
+    assert len(set(answer["digests"])) == 1
+    assert answer["documents"][0] == answer["documents"][1]
+
+
+def test_a_change_of_the_rootfs_is_told_as_the_reason(project: Project) -> None:
+    project.done("build")
+    assert project.done("plan")["cells"][0]["state"] == "current"
+    script = project.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(script.read_text("utf-8") + "\n", "utf-8")
+    (entry,) = project.done("plan")["cells"]
+    assert entry["reasons"] == ["files in images/rootfs changed"]
+
+
+def test_the_shipped_contexts_are_what_the_templates_say() -> None:
+    from projects import Project
+
+    result = Project(REPO).call("render", "--check")
+    assert result.returncode == 0, result.stderr
