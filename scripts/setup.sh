@@ -15,6 +15,7 @@ STATE="$ROOT/.rocm-torch/engine"
 OS_RELEASE=/etc/os-release
 APT_ETC=/etc/apt
 DAEMON_JSON=/etc/docker/daemon.json
+SBIN_DOCKERD=/usr/sbin/dockerd # not on the PATH of ordinary users
 SYSTEMD_RUNS=/run/systemd/system
 APPARMOR=/sys/module/apparmor/parameters/enabled
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -24,6 +25,7 @@ LEAST_ENGINE=26     # the first whose BuildKit rewrites timestamps in OCI layout
 LEAST_BUILDX=0.13   # the first with --progress rawjson
 START_SECONDS=90
 ENGINE_STARTED=no
+STARTER=
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -77,17 +79,18 @@ archive_of() {
     ((${#files[@]})) || return 0
     awk -v wanted="$1" '
         function paragraph(   i, n, names) {
-            if (enabled && uri != "") {
+            if (enabled && binary && uri != "") {
                 n = split(suites, names, /[ \t]+/)
                 for (i = 1; i <= n; i++) if (names[i] == wanted && found == "") found = uri
             }
-            uri = suites = ""; enabled = 1
+            uri = suites = ""; enabled = 1; binary = 1
         }
         FNR == 1 { paragraph() }
         FILENAME ~ /\.sources$/ {
             if ($0 ~ /^[ \t]*$/) { paragraph(); next }
             if ($0 ~ /^#/) next
             name = tolower($1)
+            if (name == "types:") binary = ($0 ~ /[ \t]deb([ \t]|$)/)
             if (name == "uris:") uri = $2
             if (name == "suites:") { suites = $0; sub(/^[^:]*:[ \t]*/, "", suites) }
             if (name == "enabled:" && tolower($2) == "no") enabled = 0
@@ -182,11 +185,11 @@ setup_python() {
     pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
     if [[ -f $ROOT/requirements-dev.lock ]]; then
         say "installs the locked Python packages of requirements-dev.lock into .venv"
-        "${pip[@]}" --require-hashes -r "$ROOT/requirements-dev.lock"
-        "${pip[@]}" --no-deps -e "$ROOT"
+        "${pip[@]}" --require-hashes -r "$ROOT/requirements-dev.lock" \
+            && "${pip[@]}" --no-deps -e "$ROOT"
     else
         say "installs the Python packages of pyproject.toml into .venv (there is no lock)"
-        "${pip[@]}" -e "$ROOT[dev]"
+        "${pip[@]}" -e "${ROOT}[dev]"
     fi || give_up "the Python packages could not be installed (see above)." \
         "check that PyPI or your mirror of it is reachable, then run the same command again"
     printf '%s\n' "$stamp" >"$venv/.rocm-torch-stamp"
@@ -247,8 +250,7 @@ dockerd_pids() {
 engine_state() {
     local answer
     if command -v docker >/dev/null; then
-        if answer=$(engine_version 2>&1) && [[ -n $answer ]]; then
-            answer=${answer##*$'\n'}
+        if answer=$(engine_version 2>/dev/null) && [[ $answer == [0-9]* ]]; then
             if ! at_least "$answer" "$LEAST_ENGINE"; then
                 echo old
             elif ! has_containerd_store; then
@@ -260,6 +262,7 @@ engine_state() {
             fi
             return
         fi
+        answer=$(engine_version 2>&1 || true)
         if [[ ${answer,,} == *"permission denied"* ]]; then echo denied && return; fi
         if endpoint_is_chosen; then echo chosen-silent && return; fi
     elif [[ -n ${DOCKER_HOST-} ]] && endpoint_is_chosen; then
@@ -267,7 +270,7 @@ engine_state() {
     fi
     if [[ -n $(dockerd_pids) ]]; then
         echo silent
-    elif command -v dockerd >/dev/null || [[ -x /usr/sbin/dockerd ]]; then
+    elif command -v dockerd >/dev/null || [[ -x $SBIN_DOCKERD ]]; then
         echo stopped
     else
         echo none
@@ -287,7 +290,7 @@ explain() { # STATE: one message about an engine that is there and cannot be use
                 "sudo python3 -c 'import json, pathlib; p = pathlib.Path(\"$DAEMON_JSON\"); d = json.loads(p.read_text()) if p.exists() else {}; d.setdefault(\"features\", {})[\"containerd-snapshotter\"] = True; p.write_text(json.dumps(d, indent=2))' && $restart"
             ;;
         no-buildx)
-            give_up "the Docker engine that runs is fit, but its buildx plugin is $(buildx_version || true)${2-}; $LEAST_BUILDX or later is needed. Nothing was changed." \
+            give_up "the Docker engine that runs is fit, but its buildx plugin is $(buildx_version || echo missing); $LEAST_BUILDX or later is needed. Nothing was changed." \
                 "sudo apt-get install docker-buildx   (docker-buildx-plugin where Docker comes from docker.com)"
             ;;
         denied)
@@ -354,15 +357,12 @@ install_from_trixie() ( # PACKAGE ...; a subshell, so that the folder goes whate
     folder=$(mktemp -d /var/tmp/rocm-torch-apt.XXXXXX)
     trap 'as_root rm -rf -- "$folder"' EXIT
     chmod 0755 "$folder"
-    if [[ ! -r $TRIXIE_KEY ]]; then
-        say "installs from this machine's package archive: debian-archive-keyring (with Debian 13's keys)"
-        apt_get update >&2
-        apt_get install -y --no-install-recommends debian-archive-keyring >&2
-    fi
+    # The old keyring package of a fresh Debian 12 does not know Debian 13's keys.
+    [[ -r $TRIXIE_KEY ]] || apt_install debian-archive-keyring || exit 1
     write_private_sources "$folder"
     mapfile -t options < <(private_apt_options "$folder")
-    apt_get "${options[@]}" update >&2
-    apt_get "${options[@]}" install -y --no-install-recommends "$@" >&2
+    apt_get "${options[@]}" update >&2 \
+        && apt_get "${options[@]}" install -y --no-install-recommends "$@" >&2
 )
 
 install_engine() {
@@ -419,6 +419,7 @@ start_engine() {
         # Descriptor 9 is the lock of this set-up: the engine must not inherit it.
         # shellcheck disable=SC2024
         as_root setsid dockerd >"$STATE/dockerd.log" 2>&1 </dev/null 8>&- 9>&- &
+        STARTER=$!
         ENGINE_STARTED=yes
     fi
 }
@@ -431,16 +432,17 @@ wait_for_engine() {
             stopped | silent | none) sleep 1 ;;
             *) break ;;
         esac
+        [[ -z $STARTER ]] || [[ -d /proc/$STARTER ]] || break # it ended at once: its log says why
     done
     if [[ $ENGINE_STARTED == yes ]]; then
         pid=$(dockerd_pids | head -n 1)
-        [[ -n $pid ]] && process_mark "$pid" >"$STATE/dockerd.pid"
+        [[ -z $pid ]] || process_mark "$pid" >"$STATE/dockerd.pid"
     fi
     case "$state" in
         stopped | silent | none)
             [[ ! -f $STATE/dockerd.log ]] || tail -n 20 "$STATE/dockerd.log" >&2
             stop_engine
-            give_up "the engine did not answer within $START_SECONDS s." "see its log: $STATE/dockerd.log, or journalctl -u docker"
+            give_up "the engine was started and did not come up (waited up to $START_SECONDS s)." "see its log: $STATE/dockerd.log, or journalctl -u docker"
             ;;
     esac
 }
@@ -452,20 +454,32 @@ setup_engine() {
     local state
     state=$(engine_state)
     case "$state" in
-        none) install_engine && start_engine && wait_for_engine ;;
-        stopped) start_engine && wait_for_engine ;;
-        fit) ;;
-        denied) may_join_group || explain denied ;;
-        *) explain "$state" ;;
+        none)
+            install_engine
+            start_engine
+            wait_for_engine
+            ;;
+        stopped)
+            start_engine
+            wait_for_engine
+            ;;
     esac
-    if [[ $state == none || $state == stopped ]]; then
-        state=$(engine_state)
-        if [[ $state != fit && $state != denied ]]; then
-            stop_engine
-            explain "$state"
-        fi
+    if may_join_group; then
+        sg docker -c "$(printf '%q ' "${BASH_SOURCE[0]}" check)"
+    else
+        check_engine
     fi
-    [[ $state != fit ]] || say "uses the Docker engine $(engine_version) at $(endpoint)"
+}
+
+# Says which engine is used; ends with one message where none can be. Ends what was started in vain.
+check_engine() {
+    local state
+    state=$(engine_state)
+    if [[ $state != fit ]]; then
+        [[ $ENGINE_STARTED == no ]] || trap stop_engine EXIT
+        explain "$state"
+    fi
+    say "uses the Docker engine $(engine_version) at $(endpoint)"
 }
 
 # Ends the engine that this working copy started, and no other.
@@ -498,9 +512,9 @@ with_engine() {
     end_turn
     [[ $stop == no ]] || trap stop_if_last EXIT
     if may_join_group; then
-        sg docker -c "$(printf '%q ' "$@")" || status=$?
+        sg docker -c "$(printf '%q ' "$@")" 8>&- || status=$?
     else
-        "$@" || status=$?
+        "$@" 8>&- || status=$?
     fi
     return "$status"
 }
@@ -524,6 +538,7 @@ main() {
             "setup_$verb"
             ;;
         with-engine) with_engine "$@" ;;
+        check) check_engine ;; # for this script itself, in a session that has just joined group docker
         stop)
             take_turn
             stop_engine

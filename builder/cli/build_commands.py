@@ -249,7 +249,8 @@ def _each(
             session.tools.progress.say(job.cell.id, "failed", str(error))
             return None
 
-    records = [found for found in run_cells(jobs, guarded, workers) if found is not None]
+    done = run_cells(jobs, guarded, workers, stop=session.tools.runner.end_all)
+    records = [found for found in done if found is not None]
     lines = [f"{record['cell']}  {record['digest']}" for record in records]
     document = {"schema": f"rocm-torch/{name}/v1", "records": records}
     if not (as_json and errors):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from builder.errors import BadCallError, Problem
+from builder.errors import BadCallError, CouldNotError, Problem
 from builder.pipeline.session import Session
 from builder.pipeline.workspace import Tools, Workspace
 
@@ -72,7 +72,17 @@ def open_session(context: typer.Context) -> Session:
 
     options: Globals = context.obj
     workspace = Workspace(options.project)
-    workspace.state.mkdir(parents=True, exist_ok=True)
+    try:
+        workspace.state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CouldNotError(
+            Problem(
+                code="STATE_NOT_WRITABLE",
+                what=f"the folder for what a run leaves behind cannot be made: {error.strerror}",
+                where=str(workspace.state),
+                fix="name a working copy that you may write to: --project FOLDER",
+            )
+        ) from error
     tools = Tools(
         runner=ProcessRunner(workspace.state / "tools.jsonl"),
         now=lambda: datetime.now(UTC),

@@ -14,7 +14,7 @@ import typer
 from builder import __version__
 from builder.cli import build_commands, matrix_commands, registry_commands
 from builder.cli.common import Globals, find_project
-from builder.errors import BadCallError, RocmTorchError
+from builder.errors import BadCallError, Problem, RocmTorchError
 
 app = typer.Typer(
     name="rocm-torch",
@@ -73,12 +73,7 @@ def run(words: list[str]) -> int:
         sys.stderr.write(error.format_message() + "\n")
         return BadCallError.exit_code
     except click.ClickException as error:
-        usage = (
-            error.ctx.get_usage() + "\n"
-            if isinstance(error, click.UsageError) and error.ctx
-            else ""
-        )
-        sys.stderr.write(f"{usage}rocm-torch: {error.format_message()}\n")
+        tell(_bad_call(error), as_json="--json" in words)
         return BadCallError.exit_code
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("rocm-torch: stopped; the same command goes on from here\n")
@@ -87,6 +82,12 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _bad_call(error: click.ClickException) -> BadCallError:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    fix = " ".join(context.get_usage().split()) if context else None
+    return BadCallError(Problem("BAD_CALL", error.format_message(), fix=fix))
 
 
 def tell(error: RocmTorchError, *, as_json: bool) -> None:

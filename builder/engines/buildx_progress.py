@@ -19,7 +19,7 @@ class ProgressLog:
         self._pending: list[str] = []
         self._numbers: dict[str, int] = {}
         self._names: dict[str, str] = {}
-        self._partial: dict[str, str] = {}
+        self._partial: dict[str, bytes] = {}
         self._done: set[str] = set()
 
     def feed(self, line: str) -> list[str]:
@@ -39,7 +39,9 @@ class ProgressLog:
     def rest(self) -> list[str]:
         """Return what was begun and not ended: unfinished lines and text that was no JSON."""
         lines = [
-            f"#{self._numbers.get(key, 0)} {text}" for key, text in self._partial.items() if text
+            f"#{self._numbers.get(key, 0)} {_text(data)}"
+            for key, data in self._partial.items()
+            if data
         ]
         lines += self._pending
         self._pending, self._partial = [], {}
@@ -66,9 +68,14 @@ class ProgressLog:
         for entry in status.get("logs") or ():
             key = entry["vertex"]
             try:
-                text = base64.b64decode(entry.get("data") or "").decode("utf-8", "replace")
+                data = base64.b64decode(entry.get("data") or "")
             except binascii.Error:
                 continue
-            *whole, self._partial[key] = (self._partial.get(key, "") + text).split("\n")
-            lines += [f"#{self._numbers.get(key, 0)} {part.rstrip()}" for part in whole]
+            # Entries end anywhere, in the middle of a character too: only whole lines are text.
+            *whole, self._partial[key] = (self._partial.get(key, b"") + data).split(b"\n")
+            lines += [f"#{self._numbers.get(key, 0)} {_text(part)}" for part in whole]
         return lines
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from requests.exceptions import ConnectionError as EngineConnectionError
-from requests.exceptions import ReadTimeout
+from requests.exceptions import ReadTimeout, RequestException
 
 from builder.errors import CouldNotError, Problem
 
@@ -262,7 +262,7 @@ def _told(doing: str) -> Iterator[None]:
         raise CouldNotError(
             Problem("ENGINE_REFUSED", f"could not {doing}: {error.explanation or error}")
         ) from error
-    except (DockerException, EngineConnectionError) as error:
+    except (DockerException, RequestException) as error:
         raise CouldNotError(
             Problem(
                 code="ENGINE_UNREACHABLE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -80,6 +81,14 @@ class Runner(Protocol):
         ...
 
 
+class StoppableRunner(Runner, Protocol):
+    """A runner that can be stopped from another thread."""
+
+    def end_all(self) -> None:
+        """End what runs and start nothing more; see :class:`ProcessRunner`."""
+        ...
+
+
 class ProcessRunner:
     """Runs commands in process groups of their own and writes one JSON line a call to ``log``."""
 
@@ -88,6 +97,7 @@ class ProcessRunner:
         self._log_lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._running_lock = threading.Lock()
+        self._stopped = False
 
     def run(
         self, command: Command, on_line: Callable[[Stream, str], None] | None = None
@@ -129,7 +139,7 @@ class ProcessRunner:
             raise CouldNotError(
                 Problem(
                     code="TOOL_TIMEOUT",
-                    what=f"{command.argv[0]} was stopped: it ran past {command.timeout:.0f} s",
+                    what=f"{command.argv[0]} was stopped: it ran past {command.timeout:g} s",
                     where=" ".join(command.argv[:4]),
                     why=completed.tail(5) or None,
                 )
@@ -137,15 +147,30 @@ class ProcessRunner:
         return completed
 
     def end_all(self) -> None:
-        """End every process group that is still running (on Ctrl-C, from another thread)."""
+        """End every process group that is still running, and start nothing more.
+
+        For Ctrl-C, from another thread: children have groups of their own and do not hear of it.
+        """
         with self._running_lock:
+            self._stopped = True
             running = tuple(self._running)
         for process in running:
             self._end(process)
 
     def _start(self, command: Command) -> subprocess.Popen[bytes]:
+        with self._running_lock:  # so that end_all() sees either a process or none to come
+            if self._stopped:
+                raise CouldNotError(
+                    Problem("STOPPED", f"{command.argv[0]} was not started: the run is stopped")
+                )
+            process = self._popen(command)
+            self._running.add(process)
+        return process
+
+    @staticmethod
+    def _popen(command: Command) -> subprocess.Popen[bytes]:
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 command.argv,
                 cwd=command.cwd,
                 env=None if command.env is None else dict(command.env),
@@ -169,22 +194,17 @@ class ProcessRunner:
                     what=f"{command.argv[0]} could not be started: {error.strerror}",
                 )
             ) from error
-        with self._running_lock:
-            self._running.add(process)
-        return process
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:
+        # SIGKILL follows in any case: children that ignore SIGTERM outlive the program itself.
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(process.pid, number)
             except ProcessLookupError:
                 break
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_GRACE_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                continue
         process.wait()
 
     def _write_log(self, completed: Completed, *, timed_out: bool) -> None:
@@ -210,7 +230,8 @@ class _Readers:
         on_line: Callable[[Stream, str], None] | None,
     ) -> None:
         self._process = process
-        self._secrets = tuple(secret for secret in secrets if secret)
+        # The longest first: where one secret begins like another, no rest of it may stay.
+        self._secrets = sorted((secret for secret in secrets if secret), key=len, reverse=True)
         self._on_line = on_line
         self._turn = threading.Lock()
         self._lines: dict[Stream, deque[str]] = {
@@ -245,13 +266,18 @@ class _Readers:
         return text
 
     def feed(self, data: bytes | None) -> None:
+        """Write standard input from a thread too: a child that does not read must not block us."""
         if data is None or self._process.stdin is None:
             return
-        try:
-            with self._process.stdin as pipe:
-                pipe.write(data)
-        except BrokenPipeError:
-            return  # the child chose not to read; its exit status tells the rest
+        thread = threading.Thread(target=self._write, args=(self._process.stdin, data), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    @staticmethod
+    def _write(pipe: IO[bytes], data: bytes) -> None:
+        # A child that chooses not to read breaks the pipe; its exit status tells the rest.
+        with contextlib.suppress(BrokenPipeError), pipe:
+            pipe.write(data)
 
     def join(self) -> None:
         for thread in self._threads:

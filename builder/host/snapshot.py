@@ -49,13 +49,18 @@ class HostSnapshot:
 def read_snapshot(root: Path) -> HostSnapshot:
     """Look at the host whose file system starts at ``root``: ``/``, or a stand-in tree."""
     dri = root / "dev/dri"
-    renders = sorted(dri.glob("renderD*"), key=lambda path: int(path.name.removeprefix("renderD")))
+    numbered = (path for path in dri.glob("renderD*") if _number(path).isdecimal())
+    renders = sorted(numbered, key=lambda path: int(_number(path)))
     return HostSnapshot(
         kernel=platform.release(),
         machine=platform.machine(),
         kfd=_node(root, root / "dev/kfd"),
         render_nodes=tuple(node for path in renders if (node := _node(root, path)) is not None),
     )
+
+
+def _number(path: Path) -> str:
+    return path.name.removeprefix("renderD")
 
 
 def _node(root: Path, path: Path) -> DeviceNode | None:

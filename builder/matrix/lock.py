@@ -100,8 +100,8 @@ class Lock:
     cells: Mapping[str, LockedCell] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
-    def from_text(cls, text: str, name: str) -> Self:
-        """Read the text of the lock file ``name``.
+    def from_text(cls, text: str | bytes, name: str) -> Self:
+        """Read the text of the lock file ``name``; bytes must be UTF-8.
 
         Raises:
             RefusedError: ``LOCK_DAMAGED``, when it is not a lock of this version.
@@ -111,7 +111,7 @@ class Lock:
             if document["schema"] != SCHEMA:
                 raise ValueError(f"its schema is {document['schema']!r}")
             cells = {key: LockedCell.from_json(entry) for key, entry in document["cells"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RefusedError(
                 Problem(
                     code="LOCK_DAMAGED",

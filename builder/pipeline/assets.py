@@ -40,7 +40,11 @@ def read_assets(workspace: Workspace) -> Assets:
 def _read_folder(root: Path) -> Mapping[str, AssetFile]:
     files: dict[str, AssetFile] = {}
     for path in sorted(root.rglob("*")):
-        if path.is_dir() or _LEFT_OUT.intersection(path.parts):
+        relative = path.relative_to(root)
+        if _LEFT_OUT.intersection(relative.parts):
+            continue
+        # A link to a folder is a folder to is_dir(): links are looked at first.
+        if path.is_dir() and not path.is_symlink():
             continue
         if path.is_symlink() or not path.is_file():
             raise RefusedError(
@@ -51,7 +55,7 @@ def _read_folder(root: Path) -> Mapping[str, AssetFile]:
                     fix="replace the link by a copy of what it points to",
                 )
             )
-        files[path.relative_to(root).as_posix()] = AssetFile(
+        files[relative.as_posix()] = AssetFile(
             content=path.read_bytes(), executable=bool(path.stat().st_mode & 0o100)
         )
     if not files:

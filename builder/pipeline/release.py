@@ -81,15 +81,23 @@ def release(session: Session, jobs: Sequence[Job], options: Options) -> tuple[Ou
             session.tools.progress.say(job.cell.id, "failed", str(error))
         return outcome
 
-    return run_cells(jobs, one, options.workers)
+    return run_cells(jobs, one, options.workers, stop=session.tools.runner.end_all)
 
 
 def run_cells(
-    jobs: Sequence[Job], one: Callable[[Job], Result], workers: int
+    jobs: Sequence[Job], one: Callable[[Job], Result], workers: int, *, stop: Callable[[], None]
 ) -> tuple[Result, ...]:
-    """Run ``one`` for each job, ``workers`` at a time, and keep the order of ``jobs``."""
+    """Run ``one`` for each job, ``workers`` at a time, and keep the order of ``jobs``.
+
+    Where it ends early, on Ctrl-C, ``stop`` is called: the jobs that run are waited for.
+    """
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        return tuple(pool.map(one, jobs))
+        try:
+            return tuple(pool.map(one, jobs))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop()
+            raise
 
 
 def _steps(session: Session, job: Job, outcome: Outcome, options: Options) -> None:

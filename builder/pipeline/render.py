@@ -40,7 +40,7 @@ def drift(session: Session, cells: Sequence[Cell], *, whole: bool) -> tuple[Drif
         known = {cell.id for cell in cells} | _OURS
         found += [
             Drift(f"images/{folder.name}", "left over")
-            for folder in sorted(images.iterdir())
+            for folder in sorted(images.glob("*"))
             if folder.is_dir() and folder.name not in known
         ]
     return tuple(found)

@@ -71,7 +71,7 @@ class Session:
         """The lock as it was when it was first asked for; empty where there is no file."""
         if not self.lock_file.exists():
             return Lock()
-        return Lock.from_text(self.lock_file.read_text("utf-8"), _shown(self.lock_file))
+        return Lock.from_text(self.lock_file.read_bytes(), _shown(self.lock_file))
 
     @cached_property
     def assets(self) -> Assets:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from builder.engines.process import Runner
+    from builder.engines.process import StoppableRunner
     from builder.oci import Digest
     from builder.report.progress import Progress
 
@@ -77,7 +77,7 @@ class Tools:
         progress: hears what happens.
     """
 
-    runner: Runner
+    runner: StoppableRunner
     now: Callable[[], datetime]
     clock: Callable[[], float]
     progress: Progress

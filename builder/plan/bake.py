@@ -88,11 +88,11 @@ def base_source(cell: Cell, locked: LockedCell, layout: Path) -> str:
 def context_name(ref: str) -> str:
     """Return the name under which BuildKit looks up what stands in FROM.
 
-    It is the short form: Docker Hub's host and ``library/`` are left out.
+    It is the short form: Docker Hub's host, ``library/`` and the tag ``latest`` are left out.
     """
     reference = Reference.parse(ref)
     name = reference.name.removeprefix(f"{DEFAULT_REGISTRY}/").removeprefix("library/")
-    return f"{name}:{reference.tag}" if reference.tag else name
+    return f"{name}:{reference.tag}" if reference.tag not in (None, "latest") else name
 
 
 def bake_file(targets: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:

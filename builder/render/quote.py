@@ -10,7 +10,8 @@ import json
 import re
 import shlex
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
+# Half of a surrogate pair is no character and cannot be written as UTF-8.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029\ud800-\udfff]")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _COMMENT_BREAK = re.compile(r"[^\x20-\x7e]")

@@ -92,7 +92,7 @@ def run_line(image: str, rows: Sequence[Row], device_root: Path) -> str | None:
 
 def show(rows: Sequence[Row], line: str | None) -> None:
     """Print the table and the line to standard output."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, soft_wrap=False, markup=False)
     table = Table(show_lines=True)
     for name in ("cell", "digest", "tags", "size", "packages", "verdict", "seconds"):
         table.add_column(name, overflow="fold")

@@ -33,10 +33,11 @@ _HTML_LINK = re.compile(r"""(?:src|srcset|href)=["']([^"']+)["']""")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A command as a page tells it."""
+    """A command as a page tells it; ``planned`` where its line of text says that of something."""
 
     page: str
     text: str
+    planned: bool = False
 
     def __str__(self) -> str:
         return f"{self.page}: {self.text}"
@@ -65,12 +66,13 @@ def _mentioned(start: str) -> Iterator[Told]:
     """Yield commands that start so in fences, and those in running text that have arguments."""
     yield from (told for told in _told() if told.text.startswith(start))
     for page in PAGES:
-        for text in _CODE.findall(_prose(page)):
-            if text.startswith(f"{start} "):
-                yield Told(page.relative_to(ROOT).as_posix(), text)
+        for line in _prose(page).splitlines():
+            for text in _CODE.findall(line):
+                if text.startswith(f"{start} "):
+                    yield Told(page.relative_to(ROOT).as_posix(), text, "planned" in line.lower())
 
 
-COMMANDS = tuple(dict.fromkeys(_mentioned("rocm-torch")))
+COMMANDS = tuple(dict.fromkeys(told for told in _mentioned("rocm-torch") if not told.planned))
 RUNS = tuple(told for start in ("docker run", "podman run") for told in _mentioned(start))
 TARGETS = tuple(dict.fromkeys(_mentioned("make")))
 
