@@ -23,10 +23,10 @@ demo: venv ## build, test, describe and publish the CPU images to a registry on 
 
 test: lint ## everything that must pass, the tests against the real engine included
 	@$(SETUP) tools
-	$(SETUP) with-engine --stop-after $(BIN)/pytest -n 2
+	$(SETUP) with-engine --stop-after $(BIN)/pytest -n 2 --dist loadfile
 
 test-unit: venv ## the tests that need no engine
-	$(BIN)/pytest -n 2 tests/unit
+	$(BIN)/pytest -n 2 --dist loadfile tests/unit
 
 lint: venv ## style, types, import directions, rendered Dockerfiles
 	$(BIN)/ruff check .

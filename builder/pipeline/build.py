@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from builder.engines.buildx import Buildx
@@ -17,10 +19,11 @@ from builder.report.progress import timed
 from builder.report.records import BuildRecord, atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from builder.pipeline.session import Job, Session
+    from builder.pipeline.workspace import Workspace
 
 
 def stale_reasons(session: Session, job: Job) -> tuple[str, ...]:
@@ -59,9 +62,15 @@ def build(
         atomic_write(path, json.dumps(bake, indent=1, sort_keys=True).encode())
         log = workspace.log(cell.id, "build")
         tools.progress.say(cell.id, "build", f"log: {log}")
-        digest = Buildx(tools.runner, builder).bake(
-            path, target_name(cell), log=log, no_cache=force
-        )
+        with _export(workspace, cell.id):
+            digest = Buildx(tools.runner, builder).bake(
+                path, target_name(cell), log=log, no_cache=force
+            )
+            Layout(workspace.layout).adopt(
+                Layout(workspace.export(cell.id)),
+                digest,
+                reference=f"{session.matrix.image}:{cell.id}",
+            )
         record = BuildRecord(
             cell=cell.id,
             step="build",
@@ -99,8 +108,25 @@ def _places(session: Session, job: Job) -> Places:
         assets=tuple(
             (name, stage(workspace, name, files)) for name, files in session.assets.items()
         ),
-        layout=workspace.layout,
+        bases=workspace.layout,
+        export=workspace.export(job.cell.id),
     )
+
+
+@contextmanager
+def _export(workspace: Workspace, cell: str) -> Iterator[None]:
+    """Give a build a layout of its own to export to, gone when its image was taken over.
+
+    Two exports into one layout write the same blob at once and fail. The own one starts with links
+    to what is there, so a base is neither written nor stored again.
+    """
+    folder = workspace.export(cell)
+    shutil.rmtree(folder, ignore_errors=True)
+    Layout(folder).link_blobs(Layout(workspace.layout))
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _plain(context: Mapping[str, bytes]) -> dict[str, AssetFile]:

@@ -53,6 +53,10 @@ class Workspace:
         """The records of finished steps."""
         return RecordStore(self.state / "records")
 
+    def export(self, cell: str) -> Path:
+        """Return the folder of the layout that the build of ``cell`` exports to."""
+        return self.state / "exports" / cell
+
     def context(self, cell: str) -> Path:
         """Return the folder of the rendered context of ``cell``."""
         return self.images / cell

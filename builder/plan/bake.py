@@ -30,12 +30,14 @@ class Places:
     Attributes:
         context: folder of the rendered context.
         assets: staged folders by name, each becoming a named context.
-        layout: the shared OCI layout that receives the image and holds bootstrapped bases.
+        bases: the OCI layout that holds bootstrapped bases.
+        export: the OCI layout that receives the image.
     """
 
     context: Path
     assets: tuple[tuple[str, Path], ...]
-    layout: Path
+    bases: Path
+    export: Path
 
 
 def target_name(cell: Cell) -> str:
@@ -48,11 +50,11 @@ def target(
 ) -> dict[str, Any]:
     """Return the bake target that builds ``cell`` into the shared layout."""
     contexts = {name: str(path) for name, path in places.assets}
-    contexts[context_name(cell.base.ref)] = base_source(cell, locked, places.layout)
+    contexts[context_name(cell.base.ref)] = base_source(cell, locked, places.bases)
     output = [
         "type=oci",
         "tar=false",
-        f"dest={places.layout}",
+        f"dest={places.export}",
         f"name={image}:{cell.id}",
         "rewrite-timestamp=true",
         COMPRESSION,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +16,11 @@ from builder.oci import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from projects import Project
 
 pytestmark = pytest.mark.engine
-MakeProject = "Callable[..., Project]"
 
 
 @pytest.fixture
@@ -107,3 +109,20 @@ def test_the_shipped_contexts_are_what_the_templates_say() -> None:
 
     result = Project(REPO).call("render", "--check")
     assert result.returncode == 0, result.stderr
+
+
+def test_stand_in_nodes_reach_the_self_test_of_the_non_root_user(
+    project: Project, tmp_path: Path
+) -> None:
+    for name in ("dev/kfd", "dev/dri/renderD128"):
+        node = tmp_path / name
+        node.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(node, 0o660 | stat.S_IFCHR, os.makedev(1, 3))
+        os.chown(node, 0, 992)
+        node.chmod(0o660)
+    (row,) = project.release("--device-root", str(tmp_path))["cells"]
+    folder = project.root / ".rocm-torch/evidence" / Digest(row["digest"]).hex
+    report = json.loads((folder / "test-smoke.json").read_text("utf-8"))
+    both = ["/dev/kfd", "/dev/dri/renderD128"]
+    assert report["selftest"]["environment"] == {"nodes": both, "readable": both}
+    assert [device["gid"] for device in report["host"]["devices"]] == [992, 992]

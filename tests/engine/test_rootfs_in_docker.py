@@ -121,6 +121,16 @@ def run(client: docker.DockerClient, image: str, *argv: str, **options: Any) -> 
         container.remove(force=True)
 
 
+def said_on_start(container: Container) -> str:
+    """Wait for the first line on standard error: a container that runs may not have spoken yet."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        said: str = container.logs(stdout=False, stderr=True).decode()
+        if said.endswith("\n"):
+            return said
+    raise AssertionError("the entrypoint said nothing")
+
+
 OPEN_BOTH = ("sh", "-c", ": <>/dev/kfd && : <>/dev/dri/renderD128 && id -u")
 
 
@@ -134,7 +144,7 @@ def test_with_the_group_the_user_opens_the_nodes_and_nothing_is_said(
 def test_without_the_group_the_entrypoint_names_it_and_runs_the_command(
     container: Container,
 ) -> None:
-    said = container.logs(stdout=False, stderr=True).decode()
+    said = said_on_start(container)
     assert said.count("\n") == 1
     assert said.endswith(f"Start the container with: --group-add {GPU_GROUP}\n")
     assert "cannot open /dev/kfd (uid 0, gid 992, mode " in said

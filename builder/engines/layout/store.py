@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from builder.engines.layout.archive import stream_archive
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+_HEX = 64  # digits of a sha256; whatever else lies there is no blob
 _MARK = b'{"imageLayoutVersion":"1.0.0"}'
 
 
@@ -148,7 +150,7 @@ class Layout:
             "layers": [layer.to_json() for layer in layers],
         }
         stored = self.write_blob(canonical_json(manifest), MANIFEST)
-        names = {} if reference is None else {IMAGE_NAME: reference, REF_NAME: _tag(reference)}
+        names = {} if reference is None else _names(reference)
         named = Descriptor(stored.media_type, stored.digest, stored.size, names)
         self._index.put(named)
         return named
@@ -174,7 +176,7 @@ class Layout:
             publish(stream, self.blob_path(layer.digest))
         return self.write_image(image_config(diff_id, created), (layer,), reference=reference)
 
-    def adopt(self, other: Layout, digest: Digest) -> None:
+    def adopt(self, other: Layout, digest: Digest, *, reference: str | None = None) -> None:
         """Bring one image of another layout here: by hard links, or copies across file systems."""
         self._prepare()
         manifest = other.manifest(digest)
@@ -188,7 +190,26 @@ class Layout:
                     target.hardlink_to(source)
                 except OSError:
                     shutil.copyfile(source, target)
-        self._index.put(manifest.descriptor)
+        found = manifest.descriptor
+        names = _names(reference) if reference else found.annotations
+        self._index.put(Descriptor(found.media_type, found.digest, found.size, names))
+
+    def link_blobs(self, other: Layout) -> None:
+        """Make another layout's blobs present here by hard links, so they are not written again.
+
+        Where the file system has no hard links nothing happens, and they are.
+        """
+        self._prepare()
+        target = self.root / "blobs" / "sha256"
+        source = other.root / "blobs" / "sha256"
+        with writing(target):
+            target.mkdir(parents=True, exist_ok=True)
+        if not source.is_dir():
+            return
+        with suppress(OSError):
+            for blob in source.iterdir():
+                if len(blob.name) == _HEX:
+                    (target / blob.name).hardlink_to(blob)
 
     def remove_entry(self, digest: Digest) -> bool:
         """Take an image out of the list and tell whether it was there; its blobs stay."""
@@ -205,6 +226,10 @@ def one_image_index(descriptor: Descriptor) -> bytes:
     return canonical_json(
         {"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor.to_json()]}
     )
+
+
+def _names(reference: str) -> dict[str, str]:
+    return {IMAGE_NAME: reference, REF_NAME: _tag(reference)}
 
 
 def _tag(reference: str) -> str:
