@@ -61,7 +61,9 @@ def build(
     preflight(session, todo, force=force)
 
     def one(job: Job) -> dict[str, Any]:
-        return step.build(session, job, force=force, builder=builder).model_dump(mode="json")
+        return step.build(session, job, force=force, builder=builder).model_dump(
+            mode="json", by_alias=True
+        )
 
     _each(session, "build", todo, one, workers=jobs, as_json=as_json)
 
@@ -85,7 +87,7 @@ def selftest(
         record = run_selftest(
             session, _built(session, job), level, force=force, device_root=device_root
         )
-        return record.model_dump(mode="json")
+        return record.model_dump(mode="json", by_alias=True)
 
     found = _each(session, "test", _jobs(session, selectors), one, workers=1, as_json=as_json)
     _require(found, level)
@@ -100,7 +102,9 @@ def sbom(
     session = open_session(context)
 
     def one(job: Job) -> dict[str, Any]:
-        return step(session, job, _built(session, job), force=force).model_dump(mode="json")
+        return step(session, job, _built(session, job), force=force).model_dump(
+            mode="json", by_alias=True
+        )
 
     _each(session, "sbom", _jobs(session, selectors), one, workers=1, as_json=as_json)
 
@@ -120,7 +124,7 @@ def publish(
 
     def one(job: Job) -> dict[str, Any]:
         record = step(session, job, _built(session, job), registry=client, force=force)
-        return record.model_dump(mode="json")
+        return record.model_dump(mode="json", by_alias=True)
 
     _each(session, "publish", _jobs(session, selectors), one, workers=1, as_json=as_json)
 

@@ -12,7 +12,7 @@ from datetime import datetime  # noqa: TC003 - pydantic reads annotations at run
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 VERSION: Literal["rocm-torch/record/v1"] = "rocm-torch/record/v1"
 Verdict = Literal["pass", "fail", "incomplete"]
@@ -25,7 +25,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_: Literal["rocm-torch/record/v1"] = VERSION
+    schema_: Literal["rocm-torch/record/v1"] = Field(default=VERSION, alias="schema")
     cell: str
     step: Step
     finished: datetime
@@ -115,7 +115,7 @@ class RecordStore:
 
     def write(self, record: Record) -> None:
         """Write ``record`` over the earlier one of its cell and step."""
-        text = record.model_dump_json(indent=1)
+        text = record.model_dump_json(indent=1, by_alias=True)
         atomic_write(self._path(record.cell, record.step), text.encode() + b"\n")
 
     def _path(self, cell: str, step: Step) -> Path:

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -90,22 +91,33 @@ def run_line(image: str, rows: Sequence[Row], device_root: Path) -> str | None:
     return shlex.join(words)
 
 
+FIELDS = ("cell", "digest", "tags", "size", "packages", "verdict", "seconds")
+
+
 def show(rows: Sequence[Row], line: str | None) -> None:
-    """Print the table and the line to standard output."""
-    console = Console(highlight=False, soft_wrap=False, markup=False)
-    table = Table(show_lines=True)
-    for name in ("cell", "digest", "tags", "size", "packages", "verdict", "seconds"):
-        table.add_column(name, overflow="fold")
+    """Print the table and the line to standard output.
+
+    One field a line, so that a digest fits on a terminal of 80 columns and can be copied whole.
+    """
+    console = Console(highlight=False, markup=False)
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
     for row in rows:
-        table.add_row(
-            row.cell,
-            row.digest or "-",
-            "\n".join(row.tags) or "-",
-            f"{row.size / 1e6:.0f} MB" if row.size else "-",
-            str(row.packages) if row.packages is not None else "-",
-            f"{row.verdict}\n{row.error}" if row.error else row.verdict,
-            "\n".join(f"{step} {seconds:.1f}" for step, seconds in row.seconds),
-        )
+        for name, value in zip(FIELDS, _values(row), strict=True):
+            table.add_row(name, value, end_section=name == FIELDS[-1])
     console.print(table)
     if line:
         console.print(f"Run it:\n  {line}", soft_wrap=True)
+
+
+def _values(row: Row) -> tuple[str, ...]:
+    return (
+        row.cell,
+        row.digest or "-",
+        "\n".join(row.tags) or "-",
+        f"{row.size / 1e6:.0f} MB compressed" if row.size else "-",
+        str(row.packages) if row.packages is not None else "-",
+        f"{row.verdict} ({row.error})" if row.error else row.verdict,
+        ", ".join(f"{step} {seconds:.1f}" for step, seconds in row.seconds) or "-",
+    )
