@@ -161,7 +161,8 @@ def release(
         "run": run_line,
     }
     errors = [outcome.error for outcome in outcomes if outcome.error]
-    answer(document, as_json=as_json, text=lambda: table.show(rows, run_line))
+    text = "\n".join(table.lines_of(rows, run_line))
+    answer(document, as_json=as_json, text=lambda: typer.echo(text))
     _raise_worst(errors)
 
 

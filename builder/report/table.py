@@ -6,10 +6,6 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
 
@@ -94,21 +90,19 @@ def run_line(image: str, rows: Sequence[Row], device_root: Path) -> str | None:
 FIELDS = ("cell", "digest", "tags", "size", "packages", "verdict", "seconds")
 
 
-def show(rows: Sequence[Row], line: str | None) -> None:
-    """Print the table and the line to standard output.
+def lines_of(rows: Sequence[Row], line: str | None) -> list[str]:
+    """Return the table as lines, and the line to run next.
 
     One field a line, so that a digest fits on a terminal of 80 columns and can be copied whole.
     """
-    console = Console(highlight=False, markup=False)
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    width = max(len(name) for name in FIELDS)
+    lines: list[str] = []
     for row in rows:
         for name, value in zip(FIELDS, _values(row), strict=True):
-            table.add_row(name, value, end_section=name == FIELDS[-1])
-    console.print(table)
-    if line:
-        console.print(f"Run it:\n  {line}", soft_wrap=True)
+            first, *others = value.split("\n")
+            lines += [f"{name:<{width}} {first}", *(f"{'':<{width}} {other}" for other in others)]
+        lines.append("")
+    return [*lines, "Run it:", f"  {line}"] if line else lines
 
 
 def _values(row: Row) -> tuple[str, ...]:
