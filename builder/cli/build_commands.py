@@ -16,6 +16,7 @@ from builder.cli.common import (
     Selectors,
     Workers,
     answer,
+    hold,
     open_session,
     registry_for,
     selected,
@@ -57,6 +58,7 @@ def build(
     from builder.pipeline.preflight import preflight
 
     session = open_session(context)
+    hold(context, session, "build")
     todo = _jobs(session, selectors)
     preflight(session, todo, force=force)
 
@@ -82,6 +84,7 @@ def selftest(
     if level not in _LEVELS:
         raise typer.BadParameter(f"{level!r} is not one of {', '.join(_LEVELS)}")
     session = open_session(context)
+    hold(context, session, "test")
 
     def one(job: Job) -> dict[str, Any]:
         record = run_selftest(
@@ -100,6 +103,7 @@ def sbom(
     from builder.pipeline.sbom import sbom as step
 
     session = open_session(context)
+    hold(context, session, "sbom")
 
     def one(job: Job) -> dict[str, Any]:
         return step(session, job, _built(session, job), force=force).model_dump(
@@ -120,6 +124,7 @@ def publish(
     from builder.pipeline.publish import publish as step
 
     session = open_session(context)
+    hold(context, session, "publish")
     client = registry_for(session, registry)
 
     def one(job: Job) -> dict[str, Any]:
@@ -146,6 +151,7 @@ def release(
     from builder.report import table
 
     session = open_session(context)
+    hold(context, session, "release")
     todo = _jobs(session, selectors)
     client = registry_for(session, registry)
     client.ping()
@@ -171,6 +177,7 @@ def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json
     from builder.pipeline.reproduce import reproduce as step
 
     session = open_session(context)
+    hold(context, session, "reproduce")
     found = [step(session, job.cell) for job in _jobs(session, selectors)]
     document = {
         "schema": "rocm-torch/reproduce/v1",

@@ -54,6 +54,7 @@ class Globals:
     lock: Path | None
     facts: Path | None
     quiet: bool
+    wait: bool
 
 
 def find_project(start: Path) -> Path:
@@ -96,6 +97,16 @@ def open_session(context: typer.Context) -> Session:
         matrix_file=options.matrix or workspace.matrix,
         facts_folder=options.facts,
     )
+
+
+def hold(context: typer.Context, session: Session, command: str) -> None:
+    """Keep other runs out of this working copy until this call ends."""
+    from builder.pipeline.run_lock import RunLock
+
+    options: Globals = context.obj
+    lock = RunLock(session.workspace, session.tools)
+    lock.take(f"rocm-torch {command}", wait=options.wait)
+    context.call_on_close(lock.release)
 
 
 def selected(session: Session, selectors: Sequence[str] | None) -> tuple[Cell, ...]:

@@ -12,7 +12,7 @@ import click
 import typer
 
 from builder import __version__
-from builder.cli import build_commands, matrix_commands, registry_commands
+from builder.cli import build_commands, matrix_commands, prune_command, registry_commands
 from builder.cli.common import Globals, find_project
 from builder.errors import BadCallError, Problem, RocmTorchError
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 matrix_commands.register(app)
 build_commands.register(app)
 registry_commands.register(app)
+prune_command.register(app)
 
 
 def _version(wanted: bool) -> None:
@@ -47,13 +48,16 @@ def options(
     lock: Annotated[Path | None, typer.Option(help="Another lock file.")] = None,
     facts: Annotated[Path | None, typer.Option(help="Folder of other facts.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Fail when another run works here, do not wait.")
+    ] = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Hold the options that stand before the command."""
     root = (project or find_project(Path.cwd())).absolute()
-    context.obj = Globals(root, matrix, lock, facts, quiet)
+    context.obj = Globals(root, matrix, lock, facts, quiet, not no_wait)
 
 
 def main(arguments: list[str] | None = None) -> None:

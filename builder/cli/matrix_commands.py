@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from builder.cli.common import Json, Selectors, answer, open_session, selected
+from builder.cli.common import (
+    Json,
+    Registry,
+    Selectors,
+    answer,
+    hold,
+    open_session,
+    registry_for,
+    selected,
+)
 from builder.errors import BadCallError, Problem, RefusedError
 
 if TYPE_CHECKING:
@@ -141,6 +150,7 @@ def lock(
     from builder.pipeline.lock import lock_cells
 
     session = open_session(context)
+    hold(context, session, "lock")
     cells = selected(session, selectors)
     result = lock_cells(session, cells, update=update)
     locked = {cell.id: result.cells[cell.id].to_json() for cell in cells}
@@ -152,29 +162,38 @@ def lock(
     answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
 
 
-def plan(context: typer.Context, selectors: Selectors = None, as_json: Json = False) -> None:
-    """Say for each cell what has to be built and why; changes nothing."""
-    from builder.pipeline.build import stale_reasons
+def plan(
+    context: typer.Context,
+    selectors: Selectors = None,
+    registry: Registry = None,
+    since: Annotated[
+        str | None, typer.Option(help="Compare with a git revision instead of the last build.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say for each cell what has to be done and why; changes nothing.
+
+    With --registry the registry is asked, too, whether every release tag is where it should be.
+    """
+    from builder.pipeline import plan as step
 
     session = open_session(context)
-    entries = []
-    for cell in selected(session, selectors):
-        if cell.id not in session.lock.cells:
-            entries.append({"cell": cell.id, "state": "unlocked", "reasons": ["not locked"]})
-            continue
-        reasons = list(stale_reasons(session, session.job(cell)))
-        entries.append(
-            {"cell": cell.id, "state": "stale" if reasons else "current", "reasons": reasons}
-        )
-    todo = [entry for entry in entries if entry["reasons"]]
-
-    def text() -> None:
-        if not todo:
-            typer.echo(f"nothing to do: {len(entries)} cells are current")
-        for entry in todo:
-            typer.echo(f"{entry['cell']}  {entry['state']}: {', '.join(entry['reasons'])}")
-
-    answer({"schema": "rocm-torch/plan/v1", "cells": entries}, as_json=as_json, text=text)
+    cells = selected(session, selectors)
+    if since is not None:
+        entries = step.plan_since(session, cells, since)
+    else:
+        client = registry_for(session, registry) if registry else None
+        entries = step.plan(session, cells, client)
+    todo = [entry for entry in entries if entry.reasons]
+    document = {
+        "schema": "rocm-torch/plan/v1",
+        "cells": [
+            {"cell": one.cell, "state": one.state, "reasons": list(one.reasons)} for one in entries
+        ],
+    }
+    lines = [f"{one.cell}  {one.state}: {', '.join(one.reasons)}" for one in todo]
+    lines = lines or [f"nothing to do: {len(entries)} cells are current"]
+    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
 
 
 def bake(context: typer.Context, selectors: Selectors = None) -> None:
@@ -183,7 +202,10 @@ def bake(context: typer.Context, selectors: Selectors = None) -> None:
 
     session = open_session(context)
     jobs = [session.job(cell) for cell in selected(session, selectors)]
-    sys.stdout.write(json.dumps(bake_document(session, jobs), indent=1, sort_keys=True) + "\n")
+    sys.stdout.write(
+        json.dumps(bake_document(session, jobs, session.workspace.layout), indent=1, sort_keys=True)
+        + "\n"
+    )
 
 
 def schema(name: Annotated[str, typer.Argument(help="Name of the schema: matrix.")]) -> None:

@@ -132,6 +132,21 @@ class DockerEngine:
             except ImageNotFound:
                 return None
 
+    def tags(self, repository: str) -> dict[str, str]:
+        """Return ids by full name of every tag in ``repository``, in one call."""
+        with _told(f"list the images of {repository}"):
+            images = self._client.api.images(name=repository)
+        return {name: image["Id"] for image in images for name in image.get("RepoTags") or ()}
+
+    def remove_leftovers(self, labels: Iterable[str]) -> int:
+        """Remove containers that carry all of ``labels`` (``key=value``) and return how many."""
+        with _told("remove containers of an earlier run"):
+            found = self._client.containers.list(all=True, filters={"label": list(labels)})
+            for container in found:
+                with contextlib.suppress(NotFound):
+                    container.remove(force=True)
+        return len(found)
+
     def load(self, archive: Iterator[bytes], digest: Digest, name: str) -> None:
         """Load an OCI archive; afterwards ``name`` must be the image ``digest``.
 

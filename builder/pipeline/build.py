@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.engines.buildx import Buildx
@@ -14,7 +15,7 @@ from builder.oci import Digest
 from builder.pipeline.assets import stage
 from builder.plan.bake import Places, bake_file, target, target_name
 from builder.plan.inputs import AssetFile, Inputs
-from builder.plan.staleness import build_reasons
+from builder.plan.staleness import Built, build_reasons
 from builder.report.progress import timed
 from builder.report.records import BuildRecord, atomic_write
 
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 def stale_reasons(session: Session, job: Job) -> tuple[str, ...]:
     """Return why the image of ``job`` has to be built; empty when it is current."""
     record = session.built(job.cell)
-    if record is None:
-        return build_reasons(job.inputs, None, present=False)
-    built = Inputs(tuple(sorted(record.inputs.items())))
-    return build_reasons(job.inputs, built, present=_present(session, record))
+    built = None
+    if record is not None:
+        inputs = Inputs(tuple(sorted(record.inputs.items())))
+        built = Built(inputs, record.sources, present=_present(session, record))
+    return build_reasons(job.inputs, built, sources=session.sources(job.cell))
 
 
 def build(
@@ -56,21 +58,20 @@ def build(
         tools.progress.say(cell.id, "build", "current")
         return record
     why = f"building: {', '.join(reasons)}"
-    with timed(tools.progress, cell.id, "build", tools.clock, why) as seconds:
-        bake = bake_document(session, (job,))
+    with (
+        timed(tools.progress, cell.id, "build", tools.clock, why) as seconds,
+        _export(workspace, cell.id) as export,
+    ):
+        bake = bake_document(session, (job,), export)
         path = workspace.state / "bake" / f"{cell.id}.json"
         atomic_write(path, json.dumps(bake, indent=1, sort_keys=True).encode())
         log = workspace.log(cell.id, "build")
         tools.progress.say(cell.id, "build", f"log: {log}")
-        with _export(workspace, cell.id):
-            digest = Buildx(tools.runner, builder).bake(
-                path, target_name(cell), log=log, no_cache=force
-            )
-            Layout(workspace.layout).adopt(
-                Layout(workspace.export(cell.id)),
-                digest,
-                reference=f"{session.matrix.image}:{cell.id}",
-            )
+        digest = Buildx(tools.runner, builder).bake(
+            path, target_name(cell), log=log, no_cache=force
+        )
+        reference = f"{session.matrix.image}:{cell.id}"
+        Layout(workspace.layout).adopt(Layout(export), digest, reference=reference)
         record = BuildRecord(
             cell=cell.id,
             step="build",
@@ -78,14 +79,15 @@ def build(
             seconds=seconds(),
             digest=digest,
             inputs=dict(job.inputs.parts),
+            sources=session.sources(cell),
             size=Layout(workspace.layout).size(digest),
         )
         workspace.records.write(record)
     return record
 
 
-def bake_document(session: Session, jobs: Iterable[Job]) -> dict[str, Any]:
-    """Return the bake file for ``jobs``, after staging what it names."""
+def bake_document(session: Session, jobs: Iterable[Job], export: Path) -> dict[str, Any]:
+    """Return the bake file for ``jobs``, after staging what it names; images go to ``export``."""
     return bake_file(
         (
             target_name(job.cell),
@@ -93,7 +95,7 @@ def bake_document(session: Session, jobs: Iterable[Job]) -> dict[str, Any]:
                 job.cell,
                 job.locked,
                 job.inputs.digest,
-                _places(session, job),
+                _places(session, job, export),
                 image=session.matrix.image,
             ),
         )
@@ -101,7 +103,7 @@ def bake_document(session: Session, jobs: Iterable[Job]) -> dict[str, Any]:
     )
 
 
-def _places(session: Session, job: Job) -> Places:
+def _places(session: Session, job: Job, export: Path) -> Places:
     workspace = session.workspace
     return Places(
         context=stage(workspace, "context", _plain(job.context)),
@@ -109,24 +111,23 @@ def _places(session: Session, job: Job) -> Places:
             (name, stage(workspace, name, files)) for name, files in session.assets.items()
         ),
         bases=workspace.layout,
-        export=workspace.export(job.cell.id),
+        export=export,
     )
 
 
 @contextmanager
-def _export(workspace: Workspace, cell: str) -> Iterator[None]:
+def _export(workspace: Workspace, cell: str) -> Iterator[Path]:
     """Give a build a layout of its own to export to, gone when its image was taken over.
 
-    Two exports into one layout write the same blob at once and fail. The own one starts with links
-    to what is there, so a base is neither written nor stored again.
+    Two exports into one layout write the same blob at once and fail; one that a killed run left
+    behind may still be written. The new one starts with links to the blobs that are there, so a
+    base is neither written nor stored again.
     """
-    folder = workspace.export(cell)
-    shutil.rmtree(folder, ignore_errors=True)
-    Layout(folder).link_blobs(Layout(workspace.layout))
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    workspace.exports.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{cell}-", dir=workspace.exports) as name:
+        folder = Path(name)
+        Layout(folder).link_blobs(Layout(workspace.layout))
+        yield folder
 
 
 def _plain(context: Mapping[str, bytes]) -> dict[str, AssetFile]:

@@ -55,10 +55,12 @@ def run_selftest(
         return record
     with timed(tools.progress, cell, step, tools.clock, f"self-test, level {level}") as seconds:
         engine = DockerEngine()
+        labels = _labels(session, built)
+        engine.remove_leftovers(f"{key}={value}" for key, value in labels.items())
         load(session, engine, built)
         snapshot = read_snapshot(device_root)
         started = tools.now()
-        document = _run(engine, built, level, device_access(snapshot))
+        document = _run(session, engine, built, level, device_access(snapshot))
         report = {
             "schema": REPORT_SCHEMA,
             "image": {"ref": session.matrix.image, "digest": built.digest, "cell": cell},
@@ -125,7 +127,7 @@ def told(document: dict[str, Any]) -> str:
 
 
 def _run(
-    engine: DockerEngine, built: BuildRecord, level: str, access: DeviceAccess
+    session: Session, engine: DockerEngine, built: BuildRecord, level: str, access: DeviceAccess
 ) -> dict[str, Any]:
     result = engine.run(
         RunSpec(
@@ -134,7 +136,7 @@ def _run(
             timeout=LEVEL_SECONDS[level],
             devices=access.devices,
             groups=access.groups,
-            labels=(("io.rocm-torch.test", built.cell),),
+            labels=tuple(_labels(session, built).items()),
         )
     )
     try:
@@ -158,6 +160,14 @@ def _run(
         document["summary"]["verdict"] = "fail"
         document["summary"]["exit_code"] = result.exit_code
     return document
+
+
+def _labels(session: Session, built: BuildRecord) -> dict[str, str]:
+    """Return what marks the containers of this step, so that a later run finds a killed one's."""
+    return {
+        "io.rocm-torch.test": built.cell,
+        "io.rocm-torch.workspace": str(session.workspace.root),
+    }
 
 
 def _host(engine: DockerEngine, snapshot: HostSnapshot) -> dict[str, Any]:

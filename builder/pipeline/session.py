@@ -11,6 +11,7 @@ from builder.errors import Problem, RefusedError
 from builder.facts import load_facts
 from builder.matrix.load import read_matrix
 from builder.matrix.lock import Lock
+from builder.oci import Digest
 from builder.pipeline.assets import read_assets
 from builder.plan.inputs import Inputs
 from builder.render.context import Renderer
@@ -90,6 +91,11 @@ class Session:
     def context(self, cell: Cell) -> Mapping[str, bytes]:
         """Render ``cell``."""
         return MappingProxyType(self.renderer.render(cell, image=self.matrix.image))
+
+    def sources(self, cell: Cell) -> dict[str, str]:
+        """Return the digest of each template that renders ``cell``, by name."""
+        found = self.renderer.sources(cell)
+        return {name: Digest.of(text.encode()) for name, text in found.items()}
 
     def job(self, cell: Cell) -> Job:
         """Put together what the build of ``cell`` depends on.

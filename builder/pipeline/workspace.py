@@ -53,9 +53,10 @@ class Workspace:
         """The records of finished steps."""
         return RecordStore(self.state / "records")
 
-    def export(self, cell: str) -> Path:
-        """Return the folder of the layout that the build of ``cell`` exports to."""
-        return self.state / "exports" / cell
+    @property
+    def exports(self) -> Path:
+        """The folder of the layouts that builds export to, one a build."""
+        return self.state / "exports"
 
     def context(self, cell: str) -> Path:
         """Return the folder of the rendered context of ``cell``."""

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from jinja2 import meta
 
 from builder.errors import Problem, RefusedError
 from builder.render import quote
@@ -26,8 +27,9 @@ class Renderer:
     """
 
     def __init__(self, templates: Mapping[str, str]) -> None:
+        self._templates = dict(templates)
         self._environment = jinja2.Environment(
-            loader=jinja2.DictLoader(dict(templates)),
+            loader=jinja2.DictLoader(self._templates),
             undefined=jinja2.StrictUndefined,
             autoescape=False,  # noqa: S701 - Dockerfiles are not HTML; quote.py escapes by place
             trim_blocks=True,
@@ -43,13 +45,26 @@ class Renderer:
             comment=quote.comment,
         )
 
+    def sources(self, cell: Cell) -> dict[str, str]:
+        """Return the text of each template that renders ``cell``, by name, imports included."""
+        found: dict[str, str] = {}
+        todo = [_template(cell)]
+        while todo:
+            name = todo.pop()
+            if name in found or name not in self._templates:
+                continue
+            found[name] = self._templates[name]
+            parsed = self._environment.parse(found[name])
+            todo += [other for other in meta.find_referenced_templates(parsed) if other]
+        return dict(sorted(found.items()))
+
     def render(self, cell: Cell, *, image: str) -> dict[str, bytes]:
         """Return the files of the context of ``cell`` by name; ``image`` is the repository.
 
         Raises:
             RefusedError: ``TEMPLATE_MISSING`` or ``TEMPLATE_FAILED``, with the template's name.
         """
-        name = f"{cell.base.family}.Dockerfile.j2"
+        name = _template(cell)
         try:
             text = self._environment.get_template(name).render(
                 cell=cell, image=image, labels=labels(cell, image=image)
@@ -76,6 +91,10 @@ class Renderer:
             "Dockerfile": text.encode(),
             "cell.json": (json.dumps(description(cell), indent=1, sort_keys=True) + "\n").encode(),
         }
+
+
+def _template(cell: Cell) -> str:
+    return f"{cell.base.family}.Dockerfile.j2"
 
 
 def labels(cell: Cell, *, image: str) -> dict[str, str]:

@@ -35,9 +35,14 @@ class Record(BaseModel):
 
 
 class BuildRecord(Record):
-    """A built image: the parts of its inputs, and its compressed size in bytes."""
+    """A built image: the parts of its inputs, its templates, and its compressed size in bytes.
+
+    ``sources`` has the digest of each template by name. It decides nothing; it lets the plan name
+    the template when the rendered Dockerfile changed.
+    """
 
     inputs: dict[str, str]
+    sources: dict[str, str] = {}
     size: int
 
 
@@ -52,7 +57,6 @@ class TestRecord(Record):
     failed: int
     skipped: int
     report: str
-    inputs: dict[str, str] = {}
 
 
 class SbomRecord(Record):

@@ -63,6 +63,11 @@ class Project:
         assert self.registry
         return self.done("release", "--registry", self.registry, *words, **environment)
 
+    def forget(self, step: str) -> None:
+        """Take away the record of one step, as if it had never ended."""
+        for path in (self.root / ".rocm-torch/records").glob(f"*/{step}.json"):
+            path.unlink()
+
     def verdict(self, verdict: str) -> None:
         """Let the stand-in self-test say ``verdict`` from the next build on."""
         path = self.root / "images/selftest/rocm_torch_selftest/verdict"

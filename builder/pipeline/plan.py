@@ -1,0 +1,176 @@
+"""Step plan: for each cell what has to be done and why; changes nothing."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.engines.process import Command
+from builder.errors import BadCallError, Problem, RefusedError
+from builder.oci import Digest
+from builder.pipeline.build import stale_reasons
+from builder.pipeline.publish import release_tags
+from builder.pipeline.workspace import Workspace
+from builder.plan.staleness import Built, Evidence, build_reasons, evidence_reasons
+from builder.report.records import PublishRecord, SbomRecord, TestRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from builder.engines.registry import Registry
+    from builder.matrix.cells import Cell
+    from builder.pipeline.session import Job, Session
+    from builder.report.records import BuildRecord
+
+# What decides an image, and so has to be looked at in an earlier revision.
+_DECIDING = ("matrix.yaml", "matrix.lock", "templates", "images", "builder/facts/data")
+_ASKING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the plan says of one cell: ``current`` where there is no reason to do anything."""
+
+    cell: str
+    state: str
+    reasons: tuple[str, ...]
+
+
+def plan(session: Session, cells: Sequence[Cell], registry: Registry | None) -> tuple[Entry, ...]:
+    """Return the plan for ``cells``.
+
+    Args:
+        session: the run.
+        cells: the cells to plan for.
+        registry: asked where each release tag points; without one only the records are looked at.
+    """
+    heads = _heads(session, cells, registry)
+    return tuple(_entry(session, cell, heads) for cell in cells)
+
+
+def plan_since(session: Session, cells: Sequence[Cell], revision: str) -> tuple[Entry, ...]:
+    """Return which cells a build would make differently than at a revision of git, and why.
+
+    Both sides are taken with the same lock where the revision has none for a cell.
+
+    Raises:
+        BadCallError: ``UNKNOWN_REVISION``.
+    """
+    with _checkout(session, revision) as earlier:
+        before = {cell.id: cell for cell in earlier.matrix.cells}
+        return tuple(_changed(session, earlier, cell, before.get(cell.id)) for cell in cells)
+
+
+def _entry(session: Session, cell: Cell, heads: Mapping[str, Digest | None] | None) -> Entry:
+    if cell.id not in session.lock.cells:
+        return Entry(cell.id, "unlocked", ("not locked",))
+    job = session.job(cell)
+    reasons = stale_reasons(session, job)
+    built = session.built(cell)
+    if reasons or built is None:
+        return Entry(cell.id, "stale", reasons)
+    found = evidence_reasons(_evidence(session, job, built, heads))
+    return Entry(cell.id, "unfinished" if found else "current", found)
+
+
+def _evidence(
+    session: Session, job: Job, built: BuildRecord, heads: Mapping[str, Digest | None] | None
+) -> Evidence:
+    records, cell = session.workspace.records, job.cell
+    tests = {
+        level: records.read(TestRecord, cell.id, f"test-{level}") for level in cell.policy.levels
+    }
+    sbom = records.read(SbomRecord, cell.id, "sbom")
+    published = records.read(PublishRecord, cell.id, "publish")
+    tags = release_tags(session, job, Digest(built.digest)) if heads is not None else ()
+    return Evidence(
+        digest=built.digest,
+        tests={level: test.digest if test else None for level, test in tests.items()},
+        verdicts={level: test.verdict for level, test in tests.items() if test},
+        sbom=sbom.digest if sbom else None,
+        published=published.digest if published else None,
+        tags_wrong=tuple(tag for tag in tags if (heads or {}).get(tag) != built.digest),
+    )
+
+
+def _heads(
+    session: Session, cells: Sequence[Cell], registry: Registry | None
+) -> dict[str, Digest | None] | None:
+    """Ask the registry once which tags it has, and of those that count where they point."""
+    if registry is None:
+        return None
+    wanted: set[str] = set()
+    for cell in cells:
+        built = session.built(cell)
+        if built is not None and cell.id in session.lock.cells:
+            wanted |= set(release_tags(session, session.job(cell), Digest(built.digest)))
+    repository = session.matrix.image
+    there = wanted & set(registry.list_tags(repository))
+
+    def digest(tag: str) -> Digest | None:
+        found = registry.head(repository, tag)
+        return found.digest if found else None
+
+    with ThreadPoolExecutor(max_workers=_ASKING) as pool:
+        found = dict(zip(sorted(there), pool.map(digest, sorted(there)), strict=True))
+    return {tag: found.get(tag) for tag in wanted}
+
+
+def _changed(session: Session, earlier: Session, cell: Cell, before: Cell | None) -> Entry:
+    locked = session.lock.cells.get(cell.id)
+    if locked is None:
+        return Entry(cell.id, "unlocked", ("not locked",))
+    if before is None:
+        return Entry(cell.id, "stale", ("new in the matrix",))
+    locked_then = cell.id in earlier.lock.cells
+    then = earlier if locked_then else replace(earlier, lock_file=session.lock_file)
+    built = Built(then.job(before).inputs, then.sources(before), present=True)
+    job = session.job(cell)
+    reasons = build_reasons(job.inputs, built, sources=session.sources(cell))
+    return Entry(cell.id, "stale" if reasons else "current", reasons)
+
+
+@contextmanager
+def _checkout(session: Session, revision: str) -> Iterator[Session]:
+    """Give a session on the deciding files as they were at ``revision``."""
+    root = session.workspace.root
+    git = ("git", "-C", str(root))
+    ask = (*git, "ls-tree", "--name-only", "--full-tree", revision, "--", *_DECIDING)
+    listed = session.tools.runner.run(Command(ask, timeout=60))
+    if listed.returncode:
+        raise BadCallError(
+            Problem(
+                code="UNKNOWN_REVISION",
+                what=f"git knows no revision {revision!r}",
+                why=listed.tail(1),
+                fix="name a commit, tag or branch: `git log --oneline`",
+            )
+        )
+    names = listed.stdout.split("\n")
+    with tempfile.TemporaryDirectory(prefix="since-", dir=session.workspace.state) as name:
+        folder = Path(name)
+        archive = folder / "tree.tar"
+        paths = [path for path in names if path]
+        pack = (*git, "archive", f"--output={archive}", revision, "--", *paths)
+        session.tools.runner.run(Command(pack, timeout=60))
+        with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as tree:
+            tree.extractall(folder / "tree", filter="data")
+        tree_root = folder / "tree"
+        if not (tree_root / "matrix.yaml").is_file():
+            raise RefusedError(
+                Problem("NO_MATRIX", "there was no matrix.yaml yet", where=f"git {revision}")
+            )
+        facts = tree_root / "builder/facts/data"
+        yield replace(
+            session,
+            workspace=Workspace(tree_root),
+            matrix_file=tree_root / "matrix.yaml",
+            lock_file=tree_root / "matrix.lock",
+            facts_folder=facts if facts.is_dir() else session.facts_folder,
+        )
