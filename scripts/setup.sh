@@ -239,7 +239,7 @@ dockerd_pids() {
     local folder here
     here=$(readlink /proc/self/ns/pid)
     for folder in /proc/[0-9]*; do
-        [[ $(cat "$folder/comm" 2>/dev/null) == dockerd ]] || continue
+        process_mark "${folder##*/}" >/dev/null || continue
         [[ $(as_root readlink "$folder/ns/pid" 2>/dev/null || echo "$here") == "$here" ]] || continue
         echo "${folder##*/}"
     done
@@ -404,6 +404,7 @@ process_mark() { # PID
     [[ $(cat "/proc/$1/comm" 2>/dev/null) == dockerd ]] || return 1
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
     read -ra stat <<<"${stat##*) }"
+    [[ ${stat[0]} != Z ]] || return 1 # ended; where no init runs, nobody collects it
     echo "$1 ${stat[19]}"
 }
 

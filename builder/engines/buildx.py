@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OLDEST = Version("0.13.0")
 _BUILD_SECONDS = 4 * 3600.0
 _TAIL_LINES = 30
-# BuildKit's local store refuses a second writer for a moment ("could not lock FOLDER/index.json.lock",
+# BuildKit's local store refuses a second writer for a moment ("could not lock .../index.json.lock",
 # "ref ... locked for ..."); the build itself is cached by then.
 _BUSY = re.compile(r"could not lock|index\.json.* locked|locked for|ref .* locked", re.IGNORECASE)
 _BUSY_TRIES = 4

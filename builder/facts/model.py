@@ -105,6 +105,7 @@ class DistroTorch(Fact):
         backend: ``cpu`` or ``hip``.
         packages: the packages of an image of this family, sorted.
         pip_check_known: the lines that ``pip check`` prints there from the start.
+        unpacked_bytes: about the size of the image's file system, to see whether it fits.
     """
 
     distro: str
@@ -115,6 +116,7 @@ class DistroTorch(Fact):
     backend: Backend = "cpu"
     packages: tuple[str, ...]
     pip_check_known: tuple[str, ...] = ()
+    unpacked_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,10 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One image to build. Versions are normalised strings; ``rocm`` is None on the CPU."""
+    """One image to build. Versions are normalised strings; ``rocm`` is None on the CPU.
+
+    ``unpacked_bytes`` is about the size of its file system, where the facts know it.
+    """
 
     id: str
     lane: str
@@ -85,4 +88,5 @@ class Cell:
     gfx: tuple[str, ...] = ()
     policy: Policy = field(default_factory=Policy)
     packages: tuple[str, ...] = ()
+    unpacked_bytes: int | None = None
     ranking: Ranking = field(default_factory=Ranking)

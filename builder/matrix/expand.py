@@ -168,6 +168,7 @@ class _LaneExpansion:
             gfx=self.gfx,
             policy=self.policy,
             packages=made.packages,
+            unpacked_bytes=made.unpacked_bytes,
             ranking=self.ranking,
         )
 

@@ -52,6 +52,7 @@ class Specification:
     base: Base
     expected: Expected
     packages: tuple[str, ...] = ()
+    unpacked_bytes: int | None = None
 
 
 class Family(Protocol):
@@ -110,6 +111,7 @@ class DistroFamily:
                 pip_check_known=build.pip_check_known,
             ),
             build.packages,
+            build.unpacked_bytes,
         )
 
 

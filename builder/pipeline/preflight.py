@@ -15,13 +15,15 @@ from builder.pipeline.build import stale_reasons
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from builder.matrix.cells import Cell
     from builder.pipeline.session import Job, Session
 
 _GIB = 1 << 30
-# Bytes a cell needs while it is built: packages unpacked, snapshots, the compressed image and its
-# copy in the engine. Measured for the distro family (1.7 GB unpacked, 0.55 GB compressed).
-_CELL_BYTES = {"distro": 5 * _GIB}
-_OTHER_BYTES = 60 * _GIB
+# Where the facts do not know an image's size: that of AMD's larger ones.
+_UNPACKED_BYTES = 30 * _GIB
+# A build needs its image's file system in BuildKit and in the engine, and the compressed layers, a
+# third of it each, in both and in the layout. Measured on the distro family.
+_TIMES = 3
 _CELL_INODES = 120_000
 
 
@@ -47,7 +49,7 @@ def preflight(session: Session, jobs: Sequence[Job], *, force: bool) -> None:
         problem
         for path in (session.workspace.state, Path(info.root))
         if (room := room_at(path)) is not None
-        and (problem := too_small(room, [job.cell.base.family for job in stale])) is not None
+        and (problem := too_small(room, [job.cell for job in stale])) is not None
     ]
     if problems:
         raise CouldNotError(dict.fromkeys(problems))
@@ -64,22 +66,22 @@ def room_at(path: Path) -> Room | None:
     return Room(path, status.f_bavail * status.f_frsize, inodes)
 
 
-def too_small(room: Room, families: Sequence[str]) -> Problem | None:
-    """Return the problem where cells of these base families do not fit, else None."""
-    wanted = sum(_CELL_BYTES.get(family, _OTHER_BYTES) for family in families)
-    inodes = _CELL_INODES * len(families)
+def too_small(room: Room, cells: Sequence[Cell]) -> Problem | None:
+    """Return the problem where the builds of ``cells`` do not fit, else None."""
+    wanted = sum(_TIMES * (cell.unpacked_bytes or _UNPACKED_BYTES) for cell in cells)
+    inodes = _CELL_INODES * len(cells)
     if room.bytes < wanted:
         return Problem(
             code="DISK_TOO_SMALL",
             what=f"{room.bytes / _GIB:.1f} GiB are free and {wanted / _GIB:.1f} GiB are needed for"
-            f" {len(families)} cells",
+            f" {len(cells)} cells",
             where=str(room.path),
             fix="free room (`docker buildx prune`), or build fewer cells at a time",
         )
     if room.inodes is not None and room.inodes < inodes:
         return Problem(
             code="INODES_TOO_FEW",
-            what=f"{room.inodes} inodes are free and {inodes} are needed for {len(families)} cells",
+            what=f"{room.inodes} inodes are free and {inodes} are needed for {len(cells)} cells",
             where=str(room.path),
             fix="remove what has many small files, or use a file system with more inodes",
         )

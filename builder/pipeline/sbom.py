@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from builder.engines.layout import Layout
 from builder.engines.syft import Syft
+from builder.errors import CouldNotError, Problem
 from builder.oci import CYCLONEDX_JSON, SPDX_JSON, Digest
 from builder.report.progress import timed
 from builder.report.records import SbomRecord, atomic_write
@@ -49,6 +50,8 @@ def sbom(session: Session, job: Job, built: BuildRecord, *, force: bool = False)
                 scan.cyclonedx, image_name=image, image_digest=digest, created=created
             ),
         }
+        listed = packages(json.loads(documents[SPDX_JSON]))
+        _check_installed(job, {package.name for package in listed})
         for media_type, content in documents.items():
             atomic_write(folder / FILES[media_type], content)
         record = SbomRecord(
@@ -58,11 +61,25 @@ def sbom(session: Session, job: Job, built: BuildRecord, *, force: bool = False)
             seconds=seconds(),
             digest=digest,
             documents={kind: Digest.of(content) for kind, content in documents.items()},
-            packages=len(packages(json.loads(documents[SPDX_JSON]))),
+            packages=len(listed),
             scanner=f"syft {scan.syft_version}",
         )
         workspace.records.write(record)
     return record
+
+
+def _check_installed(job: Job, listed: set[str]) -> None:
+    """Refuse an SBOM that lacks what we installed: a scanner short of memory may end early."""
+    missing = sorted(set(job.cell.packages) - listed)
+    if missing:
+        raise CouldNotError(
+            Problem(
+                code="SBOM_INCOMPLETE",
+                what=f"the scanner did not find what is installed: {', '.join(missing)}",
+                where=job.cell.id,
+                fix="run `rocm-torch sbom --force` again, with fewer cells at a time",
+            )
+        )
 
 
 def _complete(record: SbomRecord, folder: Path) -> bool:

@@ -54,7 +54,9 @@ class Project:
     def done(self, *words: str, **environment: str) -> dict[str, Any]:
         """Run the program, which must succeed, and return its JSON answer."""
         result = self.call(*words, "--json", **environment)
-        assert result.returncode == 0, f"{words}: {result.returncode}\n{result.stderr}"
+        assert result.returncode == 0, (
+            f"{words}: {result.returncode}\n{result.stderr}{result.stdout}"
+        )
         answer: dict[str, Any] = json.loads(result.stdout)
         return answer
 
@@ -120,6 +122,7 @@ def _write_facts(folder: Path, torches: list[str]) -> None:
             "python": "3.13",
             "torch_version": torch,
             "packages": list(PACKAGES),
+            "unpacked_bytes": 250_000_000,
             "source": "a stand-in of the tests",
             "confidence": "seen",
         }
