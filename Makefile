@@ -11,6 +11,9 @@ SETUP := scripts/setup.sh
 DEMO := $(BIN)/rocm-torch --lock .rocm-torch/demo.lock
 LANE := lane=cpu
 
+SHELL_FILES := scripts/setup.sh .ci/run images/rootfs/usr/local/bin/rocm-torch-entrypoint \
+    images/rootfs/usr/local/bin/rocm-torch-selftest images/rootfs/usr/lib/rocm-torch/setup-user
+
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -35,6 +38,7 @@ lint: venv ## style, types, import directions, rendered Dockerfiles
 	$(BIN)/lint-imports
 	$(BIN)/rocm-torch render --check
 	$(BIN)/hadolint images/*/Dockerfile
+	$(BIN)/shellcheck $(SHELL_FILES)
 
 reproduce: venv ## build the CPU images twice without cache and compare images and SBOMs
 	@$(SETUP) tools

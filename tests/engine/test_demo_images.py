@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import docker
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from projects import Project
+from spdx_tools.spdx.parser.parse_anything import parse_file
+from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from builder.engines.layout import Layout
 from builder.oci import Digest
@@ -77,6 +81,19 @@ def test_the_sboms_name_torch_and_rocm(
         assert '"python3-torch"' in text
         assert '"rocminfo"' in text
         assert str(bases) not in text
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_sboms_are_valid_spdx_and_cyclonedx(
+    cell: str, rows: dict[str, dict[str, Any]], bases: Path
+) -> None:
+    folder = bases / ".rocm-torch/evidence" / Digest(rows[cell]["digest"]).hex
+    document = parse_file(str(folder / "sbom.spdx.json"))
+    messages = validate_full_spdx_document(document)
+    assert [message.validation_message for message in messages] == []
+    text = (folder / "sbom.cyclonedx.json").read_text("utf-8")
+    version = SchemaVersion.from_version(json.loads(text)["specVersion"])
+    assert JsonStrictValidator(version).validate_str(text) is None
 
 
 def test_the_images_share_nothing_but_are_both_in_one_layout(
