@@ -14,7 +14,7 @@ from builder.engines.registry.credentials import Credentials
 from builder.errors import CouldNotError, Problem
 
 if TYPE_CHECKING:
-    from builder.engines.registry.exchange import Answer
+    from builder.engines.registry.messages import Answer
 
 CredentialSource = Callable[[], Credentials | None]
 

@@ -11,8 +11,9 @@ import httpx
 
 from builder.engines.registry.attaching import Attached
 from builder.engines.registry.documents import Documents
-from builder.engines.registry.exchange import Call, Exchange, Patience
+from builder.engines.registry.exchange import Exchange, Patience
 from builder.engines.registry.hosts import is_loopback
+from builder.engines.registry.messages import Call
 from builder.engines.registry.problems import refused
 from builder.engines.registry.referrers import Attachment
 from builder.engines.registry.sources import Source

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from builder.engines.registry.exchange import Answer, Call, Exchange, TransportFailedError
+from builder.engines.registry.exchange import Exchange, TransportFailedError
+from builder.engines.registry.messages import Answer, Call
 from builder.engines.registry.problems import refused
 from builder.errors import CouldNotError, Problem
 from builder.oci import (

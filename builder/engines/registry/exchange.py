@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import httpx
 
 from builder.engines.registry.auth import Authenticator
 from builder.engines.registry.hosts import base_url, is_loopback, is_safe, same_place
+from builder.engines.registry.messages import Answer, Call
 from builder.engines.registry.problems import refused, unreachable
 from builder.errors import CouldNotError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from builder.engines.registry.auth import CredentialSource
     from builder.engines.registry.credentials import Credentials
@@ -52,32 +53,6 @@ class TransportFailedError(CouldNotError):
     def __init__(self, problem: Problem, *, maybe_done: bool) -> None:
         super().__init__(problem)
         self.maybe_done = maybe_done
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request. ``body`` is called for each attempt, so that it can be sent again."""
-
-    method: Literal["GET", "HEAD", "POST", "PATCH", "PUT"]
-    url: str
-    scopes: tuple[str, ...] = ()
-    headers: dict[str, str] = field(default_factory=dict)
-    body: Callable[[], Iterator[bytes] | bytes] | None = None
-
-    @property
-    def is_read(self) -> bool:
-        """Tell whether it changes nothing and can be repeated."""
-        return self.method in ("GET", "HEAD")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole answer; ``url`` is without the query, which may be signed."""
-
-    status: int
-    headers: httpx.Headers = field(repr=False)
-    body: bytes = field(repr=False)
-    url: str
 
 
 class Exchange:

@@ -12,7 +12,7 @@ from builder.errors import CouldNotError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.engines.registry.exchange import Answer
+    from builder.engines.registry.messages import Answer
 
 _LOGIN = "log in: docker login {host}"
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import httpx
 
-from builder.engines.registry.exchange import Answer, Call, Exchange, TransportFailedError
+from builder.engines.registry.exchange import Exchange, TransportFailedError
+from builder.engines.registry.messages import Answer, Call
 from builder.engines.registry.problems import refused
 from builder.errors import CouldNotError, Problem
 
