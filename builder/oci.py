@@ -25,6 +25,10 @@ TEST_REPORT = "application/vnd.rocm-torch.test-report.v1+json"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_REGISTRY = re.compile(
+    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?"
+)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 DEFAULT_REGISTRY = "docker.io"
 
@@ -116,7 +120,11 @@ class Reference:
         repository, colon, tag = path.partition(":")
         if registry == DEFAULT_REGISTRY and "/" not in repository:
             repository = f"library/{repository}"
-        if not _REPOSITORY.fullmatch(repository) or (colon and not _TAG.fullmatch(tag)):
+        if (
+            not is_registry(registry)
+            or not _REPOSITORY.fullmatch(repository)
+            or (colon and not _TAG.fullmatch(tag))
+        ):
             raise ValueError(f"not an image reference: {text!r}")
         return cls(registry, repository, tag or None, Digest(digest) if at else None)
 
@@ -130,6 +138,12 @@ class Reference:
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{self.name}{tag}{digest}"
+
+
+def is_registry(text: str) -> bool:
+    """Tell whether ``text`` is a host with or without a port, by the reference grammar."""
+    match = _REGISTRY.fullmatch(text)
+    return match is not None and int(match["port"] or 0) < 65536
 
 
 def is_tag(text: str) -> bool:

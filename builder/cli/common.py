@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from builder.errors import BadCallError, CouldNotError, Problem
+from builder.oci import is_registry
 from builder.pipeline.session import Session
 from builder.pipeline.workspace import Tools, Workspace
 
@@ -133,9 +134,8 @@ def registry_for(session: Session, host: str | None) -> RegistryClient:
     from builder.pipeline.registries import open_registry
 
     name = host or session.matrix.registry
-    try:
-        return open_registry(name, runner=session.tools.runner, environ=os.environ)
-    except ValueError as error:
+    if not is_registry(name):
         raise BadCallError(
             Problem("BAD_REGISTRY", f"not a registry host: {name!r}", fix="write HOST[:PORT]")
-        ) from error
+        )
+    return open_registry(name, runner=session.tools.runner, environ=os.environ)

@@ -6,15 +6,19 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-import click
 import typer
 
 from builder import __version__
 from builder.cli import build_commands, matrix_commands, prune_command, registry_commands
 from builder.cli.common import Globals, find_project
 from builder.errors import BadCallError, Problem, RocmTorchError
+
+_INTERRUPTED = 130
+# The base of all errors about a call: click's. Newer versions of Typer carry a click of their own
+# under a private name, so it is taken from what they make public.
+_CallError = cast("type[typer.BadParameter]", typer.BadParameter.mro()[2])
 
 app = typer.Typer(
     name="rocm-torch",
@@ -73,25 +77,26 @@ def run(words: list[str]) -> int:
     except RocmTorchError as error:
         tell(error, as_json="--json" in words)
         return error.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        sys.stderr.write(error.format_message() + "\n")
+    except _CallError as error:
+        if words:
+            tell(_bad_call(error), as_json="--json" in words)
+        else:  # a call without words asks what there is: the message is the whole help
+            sys.stderr.write(error.format_message() + "\n")
         return BadCallError.exit_code
-    except click.ClickException as error:
-        tell(_bad_call(error), as_json="--json" in words)
-        return BadCallError.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        sys.stderr.write("rocm-torch: stopped; the same command goes on from here\n")
-        return 130
+    except (KeyboardInterrupt, typer.Abort):
+        result = _INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    if result == _INTERRUPTED:
+        sys.stderr.write("rocm-torch: stopped; the same command goes on from here\n")
     return result if isinstance(result, int) else 0
 
 
-def _bad_call(error: click.ClickException) -> BadCallError:
-    context = error.ctx if isinstance(error, click.UsageError) else None
+def _bad_call(error: typer.BadParameter) -> BadCallError:
+    what, context = error.format_message(), getattr(error, "ctx", None)
     fix = " ".join(context.get_usage().split()) if context else None
-    return BadCallError(Problem("BAD_CALL", error.format_message(), fix=fix))
+    return BadCallError(Problem("BAD_CALL", what, fix=fix))
 
 
 def tell(error: RocmTorchError, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from projects import IMAGE, REPO
 
 from builder.engines.docker_engine import DockerEngine
 from builder.engines.registry import Registry
-from builder.oci import Digest
+from builder.oci import INDEX, Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,13 +95,43 @@ def test_two_builds_without_cache_in_two_folders_give_the_same_bytes(project: Pr
     assert answer["documents"][0] == answer["documents"][1]
 
 
-def test_a_change_of_the_rootfs_is_told_as_the_reason(project: Project) -> None:
+def test_the_plan_names_what_is_missing_and_what_changed(project: Project) -> None:
     project.done("build")
-    assert project.done("plan")["cells"][0]["state"] == "current"
+    (entry,) = project.done("plan")["cells"]
+    assert entry["state"] == "unfinished"
+    assert entry["reasons"] == ["no test report of level smoke", "no SBOM", "never published"]
     script = project.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
     script.write_text(script.read_text("utf-8") + "\n", "utf-8")
+    template = project.root / "templates/macros/apt.j2"
+    template.write_text(template.read_text("utf-8").replace("set -eu;", "set -e -u;"), "utf-8")
     (entry,) = project.done("plan")["cells"]
-    assert entry["reasons"] == ["files in images/rootfs changed"]
+    assert entry["state"] == "stale"
+    assert entry["reasons"] == ["template macros/apt.j2 changed", "files in images/rootfs changed"]
+
+
+def test_the_plan_asks_the_registry_where_each_tag_is(project: Project) -> None:
+    (row,) = project.release()["cells"]
+    assert project.registry
+    words = ("plan", "--registry", project.registry)
+    assert project.done(*words)["cells"][0]["state"] == "current"
+    with registry_of(project) as registry:
+        other = b'{"schemaVersion":2,"mediaType":"' + INDEX.encode() + b'","manifests":[]}'
+        registry.push_manifest(IMAGE, row["tags"][-1], other, INDEX)
+    (entry,) = project.done(*words)["cells"]
+    assert entry["reasons"] == [f"tag not where it should be: {row['tags'][-1]}"]
+
+
+def test_prune_shows_first_and_removes_what_nothing_refers_to(project: Project) -> None:
+    project.release()
+    kept = project.done("prune")
+    assert {item["kind"] for item in kept["garbage"]} == {"stage"}
+    script = project.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(script.read_text("utf-8") + "\n", "utf-8")
+    project.release()
+    found = project.done("prune", "--yes")
+    assert {"blob", "layout entry", "evidence", "image"} <= {i["kind"] for i in found["garbage"]}
+    assert project.done("prune")["garbage"] == []
+    assert project.done("plan")["cells"][0]["state"] == "current"
 
 
 def test_the_shipped_contexts_are_what_the_templates_say() -> None:

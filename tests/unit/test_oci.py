@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.oci import Descriptor, Digest, Reference, canonical_json, is_repository, is_tag
+from builder.oci import (
+    Descriptor,
+    Digest,
+    Reference,
+    canonical_json,
+    is_registry,
+    is_repository,
+    is_tag,
+)
 
 HEX = "a" * 64
 
@@ -54,6 +62,7 @@ def test_a_descriptor_survives_its_json_form(
         ("localhost:5000/a/b:c", "localhost:5000/a/b:c"),
         ("host:5000/a", "host:5000/a"),
         ("ghcr.io/a/b", "ghcr.io/a/b"),
+        ("[::1]:5000/a", "[::1]:5000/a"),
         (f"a/b:c@sha256:{HEX}", f"docker.io/a/b:c@sha256:{HEX}"),
         (f"a/b@sha256:{HEX}", f"docker.io/a/b@sha256:{HEX}"),
     ],
@@ -64,7 +73,21 @@ def test_references_are_read_as_docker_reads_them(text: str, full: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":a", "A/b", "a b", "a//b", "a:", "a:-x", "a@", "a@sha256:1", "a/b:" + "x" * 129]
+    "text",
+    [
+        "",
+        ":a",
+        "A/b",
+        "a b",
+        "a//b",
+        "a:",
+        "a:-x",
+        "a@",
+        "a@sha256:1",
+        "a/b:" + "x" * 129,
+        "a .b/c",
+        "h:p/a",
+    ],
 )
 def test_what_is_no_reference_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a"):
@@ -75,6 +98,8 @@ def test_tags_and_repositories_have_their_grammar() -> None:
     assert is_tag("6.2-py311")
     assert is_tag("x" * 128)
     assert not any(map(is_tag, ("", ".a", "-a", "a/b", "a b", "x" * 129, "a\n")))
+    assert all(map(is_registry, ("docker.io", "localhost", "h:1", "[::1]:5000", "10.0.0.1:65535")))
+    assert not any(map(is_registry, ("", "a b", "h:", "h:p", "h:65536", "h/x", "-h", "h\n")))
     assert is_repository("ourorg/rocm-torch")
     assert not any(map(is_repository, ("", "/a", "a/", "A", "a:b", "a\n")))
 

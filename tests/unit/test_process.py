@@ -13,16 +13,12 @@ from builder.engines.process import _KEEP_LINES, Command, Completed, ProcessRunn
 from builder.errors import CouldNotError
 
 LONG = 600.0
-# Starts a grandchild that ignores SIGTERM, writes its number, and waits for ever.
+# Starts a grandchild that ignores SIGTERM and writes its number, and waits for ever.
 FAMILY = """
-import subprocess, sys, time
-child = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);" \\
-    "print('up', flush=True); time.sleep(600)"
-grandchild = subprocess.Popen([sys.executable, "-c", child], stdout=subprocess.PIPE)
-grandchild.stdout.readline()
-open(sys.argv[1], "w").write(str(grandchild.pid))
-print("ready", flush=True)
-time.sleep(600)
+sh -c 'trap "" TERM; echo $$ >"$1"; while :; do sleep 600; done' child "$1" &
+until [ -s "$1" ]; do :; done
+echo ready
+wait
 """
 
 
@@ -94,7 +90,7 @@ def test_the_limit_ends_the_whole_group_even_what_ignores_the_polite_signal(
     note = tmp_path / "pid"
     log = tmp_path / "log"
     with pytest.raises(CouldNotError) as caught:
-        ProcessRunner(log).run(Command(python(FAMILY, str(note)), timeout=1.5))
+        ProcessRunner(log).run(Command(("sh", "-c", FAMILY, "sh", str(note)), timeout=1.5))
     problem = caught.value.problems[0]
     assert problem.code == "TOOL_TIMEOUT"
     assert "1.5 s" in problem.what
@@ -105,7 +101,7 @@ def test_the_limit_ends_the_whole_group_even_what_ignores_the_polite_signal(
 
 def test_end_all_ends_what_runs_and_nothing_is_started_after(tmp_path: Path) -> None:
     runner, note, found = ProcessRunner(), tmp_path / "pid", list[Completed]()
-    command = Command(python(FAMILY, str(note)), timeout=LONG)
+    command = Command(("sh", "-c", FAMILY, "sh", str(note)), timeout=LONG)
     thread = threading.Thread(target=lambda: found.append(runner.run(command)))
     thread.start()
     until(lambda: note.exists() and note.read_text(), "the program did not start")
