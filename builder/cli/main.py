@@ -11,7 +11,13 @@ from typing import Annotated, Any, cast
 import typer
 
 from builder import __version__
-from builder.cli import build_commands, matrix_commands, prune_command, registry_commands
+from builder.cli import (
+    build_commands,
+    matrix_commands,
+    prune_command,
+    registry_commands,
+    verify_command,
+)
 from builder.cli.common import Globals, find_project
 from builder.errors import BadCallError, Problem, RocmTorchError
 
@@ -34,6 +40,7 @@ matrix_commands.register(app)
 build_commands.register(app)
 registry_commands.register(app)
 prune_command.register(app)
+verify_command.register(app)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,72 @@
+"""Command verify: whether a published image is what its evidence says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from builder.cli.common import Json, Registry, answer, open_session, registry_for
+from builder.errors import BadCallError, Problem, RefusedError
+from builder.oci import Reference
+
+if TYPE_CHECKING:
+    from builder.pipeline.session import Session
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(epilog="Example: rocm-torch verify localhost:5000/ourorg/rocm-torch:cpu-py313")(
+        verify
+    )
+
+
+def verify(
+    context: typer.Context,
+    ref: Annotated[str, typer.Argument(help="HOST/REPOSITORY:TAG or @DIGEST, or a tag.")],
+    registry: Registry = None,
+    as_json: Json = False,
+) -> None:
+    """Read an image, its SBOMs and its test report back, and find what is not true."""
+    from builder.pipeline.verify import verify as step
+
+    session = open_session(context)
+    reference = _reference(session, ref, registry)
+    ours = "/" not in ref or reference.repository == session.matrix.image
+    owners = {tag: cell.id for tag, cell in session.matrix.tags.items()} if ours else None
+    found = step(registry_for(session, reference.registry), reference, owners=owners)
+    document = {
+        "schema": "rocm-torch/verify/v1",
+        "reference": found.reference,
+        "digest": found.digest,
+        "holds": found.holds,
+        "checks": [
+            {"subject": one.subject, "state": one.state, "detail": one.detail}
+            for one in found.checks
+        ],
+    }
+    lines = [found.reference, str(found.digest or "-")]
+    lines += [f"{one.state:<8} {one.subject}: {one.detail}" for one in found.checks]
+    if found.holds or not as_json:
+        answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
+    if not found.holds:
+        raise RefusedError(
+            Problem(f"VERIFY_{one.state.upper()}", one.detail, where=one.subject)
+            for one in found.checks
+            if one.state != "ok"
+        )
+
+
+def _reference(session: Session, text: str, registry: str | None) -> Reference:
+    host = registry or session.matrix.registry
+    whole = text if "/" in text else f"{host}/{session.matrix.image}:{text}"
+    try:
+        return Reference.parse(whole)
+    except ValueError as error:
+        raise BadCallError(
+            Problem(
+                code="BAD_REFERENCE",
+                what=f"{text!r} is no image reference",
+                fix="write HOST/REPOSITORY:TAG, HOST/REPOSITORY@sha256:..., or a tag of the matrix",
+            )
+        ) from error

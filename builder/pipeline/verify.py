@@ -1,0 +1,150 @@
+"""Step verify: reads a published image and its evidence back and holds them against each other."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from builder.engines.layers import installed
+from builder.engines.layout.manifest import parse_manifest
+from builder.errors import CouldNotError, RefusedError
+from builder.oci import CONFIG, CYCLONEDX_JSON, MANIFEST, SPDX_JSON, TEST_REPORT, Descriptor, Digest
+from builder.report.verification import (
+    Check,
+    check_kinds,
+    check_report,
+    check_sbom,
+    check_tag,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from builder.engines.layers import Installed
+    from builder.engines.layout import Manifest
+    from builder.engines.registry import Registry
+    from builder.oci import Reference
+
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_KINDS = (SPDX_JSON, CYCLONEDX_JSON, TEST_REPORT)
+_CELL = "io.rocm-torch.cell"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found; ``digest`` is None where the reference names nothing."""
+
+    reference: str
+    digest: Digest | None
+    checks: tuple[Check, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether everything is as it should be."""
+        return all(check.state == "ok" for check in self.checks)
+
+
+def verify(
+    registry: Registry, reference: Reference, *, owners: Mapping[str, str] | None = None
+) -> Verification:
+    """Verify what ``reference`` names.
+
+    Args:
+        registry: where it lies.
+        reference: with a tag or a digest.
+        owners: cell ids by tag, where the matrix that publishes to this repository is at hand.
+
+    Raises:
+        CouldNotError: the registry could not be asked.
+    """
+    repository, name = reference.repository, reference.digest or reference.tag or "latest"
+    head = registry.head(repository, name)
+    if head is None:
+        missing = Check("image", "missing", f"{registry.host} has no {repository}:{name}")
+        return Verification(str(reference), None, (missing,))
+    _, raw = registry.get_manifest(repository, head.digest)
+    try:
+        manifest = parse_manifest(raw, str(reference))
+    except RefusedError as error:
+        told = Check("image", "lie", error.problems[0].what)
+        return Verification(str(reference), head.digest, (told,))
+    reader = _Reader(registry, repository, manifest)
+    checks = [*reader.image(), *reader.evidence()]
+    if reference.digest is None:
+        tags = registry.list_tags(repository)
+        owner = (owners or {}).get(name)
+        checks += check_tag(name, head.digest, reader.cell, all_tags=tags, owner=owner)
+    return Verification(str(reference), head.digest, tuple(checks))
+
+
+class _Reader:
+    """Reads one image and what refers to it; what cannot be read becomes a check."""
+
+    def __init__(self, registry: Registry, repository: str, manifest: Manifest) -> None:
+        self._registry = registry
+        self._repository = repository
+        self._manifest = manifest
+        self._installed: frozenset[Installed] = frozenset()
+        self.cell = ""
+
+    def image(self) -> list[Check]:
+        manifest = self._manifest
+        checks = [
+            Check("media types", "lie", f"{blob.media_type} is no type of an OCI image")
+            for blob in manifest.blobs
+            if blob.media_type != CONFIG and not blob.media_type.startswith(_LAYER)
+        ]
+        if manifest.media_type != MANIFEST:
+            checks.append(Check("media types", "lie", f"the manifest is {manifest.media_type}"))
+        try:
+            config = json.loads(b"".join(self._blob(manifest.config)))
+            self.cell = config.get("config", {}).get("Labels", {}).get(_CELL, "")
+            layers = ((layer.media_type, self._blob(layer)) for layer in manifest.layers)
+            self._installed = installed(layers)
+        except (CouldNotError, RefusedError) as error:
+            problem = error.problems[0]
+            return [*checks, Check("layers", "missing", f"{problem.what} ({problem.where})")]
+        if not self.cell:
+            checks.append(Check("labels", "missing", f"the image has no label {_CELL}"))
+        size = sum(blob.size for blob in manifest.blobs)
+        what = f"{len(manifest.layers)} layers, {size} bytes, each with its digest"
+        return [*checks, Check("image", "ok", what)]
+
+    def evidence(self) -> list[Check]:
+        found = [
+            referrer
+            for referrer in self._registry.referrers(self._repository, self._manifest.digest)
+            if referrer.artifact_type in _KINDS
+        ]
+        kinds = Counter(str(referrer.artifact_type) for referrer in found)
+        return [*check_kinds(kinds), *(c for one in found for c in self._referrer(one))]
+
+    def _referrer(self, referrer: Descriptor) -> list[Check]:
+        kind = str(referrer.artifact_type)
+        try:
+            document = self._document(referrer)
+        except (CouldNotError, RefusedError) as error:
+            return [Check(kind, "missing", error.problems[0].what)]
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            return [Check(kind, "lie", f"it is no document of ours: {error}")]
+        digest = str(self._manifest.digest)
+        if document is None:
+            return [Check(kind, "lie", "the artifact says that it is about another image")]
+        if kind == TEST_REPORT:
+            return check_report(document, digest, self.cell)
+        return check_sbom(kind, document, digest, self._installed)
+
+    def _document(self, referrer: Descriptor) -> dict[str, Any] | None:
+        """Return the content of an artifact, or None where its subject is another image."""
+        _, raw = self._registry.get_manifest(self._repository, referrer.digest)
+        artifact = json.loads(raw)
+        if artifact["subject"]["digest"] != self._manifest.digest:
+            return None
+        blob = Descriptor.from_json(artifact["layers"][0])
+        document: dict[str, Any] = json.loads(b"".join(self._blob(blob)))
+        return document
+
+    def _blob(self, blob: Descriptor) -> Iterator[bytes]:
+        return self._registry.get_blob(self._repository, blob)
