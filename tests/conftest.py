@@ -8,6 +8,11 @@ import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A slow machine is no fault of the code: no example has a deadline.
+settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
 
 RUNS = Path(__file__).parents[1] / ".rocm-torch" / "test-runs"
 RUN = "ROCM_TORCH_TEST_RUN"
