@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -159,18 +157,19 @@ def _checkout(session: Session, revision: str) -> Iterator[Session]:
         paths = [path for path in names if path]
         pack = (*git, "archive", f"--output={archive}", revision, "--", *paths)
         session.tools.runner.run(Command(pack, timeout=60))
-        with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as tree:
-            tree.extractall(folder / "tree", filter="data")
-        tree_root = folder / "tree"
-        if not (tree_root / "matrix.yaml").is_file():
+        tree = folder / "tree"
+        tree.mkdir()
+        unpack = ("tar", "-xf", str(archive), "-C", str(tree))
+        session.tools.runner.run(Command(unpack, timeout=60))
+        if not (tree / "matrix.yaml").is_file():
             raise RefusedError(
                 Problem("NO_MATRIX", "there was no matrix.yaml yet", where=f"git {revision}")
             )
-        facts = tree_root / "builder/facts/data"
+        facts = tree / "builder/facts/data"
         yield replace(
             session,
-            workspace=Workspace(tree_root),
-            matrix_file=tree_root / "matrix.yaml",
-            lock_file=tree_root / "matrix.lock",
+            workspace=Workspace(tree),
+            matrix_file=tree / "matrix.yaml",
+            lock_file=tree / "matrix.lock",
             facts_folder=facts if facts.is_dir() else session.facts_folder,
         )
