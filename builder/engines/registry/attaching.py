@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from builder.engines.registry.problems import BLOB_UNKNOWN
 from builder.engines.registry.referrers import (
     EMPTY_CONFIG,
     Attachment,
@@ -60,12 +61,28 @@ class Attached:
         return tuple(wanted)
 
     def _push_artifact(self, repository: str, subject: Descriptor, artifact: Attachment) -> bool:
+        """Push an artifact and tell whether the registry noted its subject.
+
+        Every artifact has the same empty config. While another process uploads it, a registry may
+        say that it has the blob and refuse the manifest for lack of it: then it did nothing, and
+        blobs and manifest are sent again.
+        """
         empty = Descriptor.of(EMPTY_CONFIG, EMPTY)
-        self._push_blob(repository, empty, EMPTY_CONFIG)
-        self._push_blob(repository, artifact.blob, artifact.content)
         target = artifact.descriptor(subject)
         body = artifact.manifest(subject)
-        return bool(self._documents.put(repository, target.digest, body, target.media_type)[1])
+        attempts = self._documents.attempts
+        for attempt in range(attempts):
+            self._push_blob(repository, empty, EMPTY_CONFIG)
+            self._push_blob(repository, artifact.blob, artifact.content)
+            try:
+                answer = self._documents.put(repository, target.digest, body, target.media_type)
+            except CouldNotError as error:
+                if error.problems[0].code != BLOB_UNKNOWN or attempt + 1 == attempts:
+                    raise
+                self._documents.wait(attempt)
+                continue
+            return bool(answer[1])
+        raise AssertionError("there is at least one attempt")
 
     def _api_referrers(self, repository: str, digest: Digest) -> tuple[Descriptor, ...] | None:
         """Return what the API lists, or ``None`` where the registry has no such API."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from builder.engines.registry.messages import Answer
 
+BLOB_UNKNOWN = "REGISTRY_LACKS_BLOB"
+# Distribution specification, error codes of a refused manifest.
+_BLOBS_MISSING = frozenset({"BLOB_UNKNOWN", "MANIFEST_BLOB_UNKNOWN"})
 _LOGIN = "log in: docker login {host}"
 
 
@@ -27,6 +30,8 @@ def refused(answer: Answer, host: str, doing: str) -> CouldNotError:
 
 def _meaning(answer: Answer, host: str) -> tuple[str, str | None, str | None]:
     status = answer.status
+    if not _BLOBS_MISSING.isdisjoint(_codes(answer.body)):
+        return BLOB_UNKNOWN, "a blob of it is not there, or not yet", "run the same command again"
     if status in (401, 403):
         why = "the registry does not know you, or gives you no right to this repository"
         return "REGISTRY_DENIED", why, _LOGIN.format(host=host)
@@ -46,6 +51,13 @@ def _meaning(answer: Answer, host: str) -> tuple[str, str | None, str | None]:
     if b"HTTP request to an HTTPS server" in answer.body:
         return "REGISTRY_WANTS_TLS", None, f"use TLS for {host}: turn plain http off"
     return "REGISTRY_UNEXPECTED", None, None
+
+
+def _codes(body: bytes) -> set[str]:
+    try:
+        return {str(error["code"]) for error in json.loads(body)["errors"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return set()
 
 
 def registry_says(body: bytes) -> str:
