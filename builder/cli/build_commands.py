@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,7 @@ from builder.errors import CouldNotError, IncompleteError, Problem, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from builder.pipeline.scheduler import Needs
     from builder.pipeline.session import Job, Session
     from builder.report.records import BuildRecord
 
@@ -56,6 +58,7 @@ def build(
     """Build the images of the selected cells that are stale, into the shared OCI layout."""
     from builder.pipeline import build as step
     from builder.pipeline.preflight import preflight
+    from builder.pipeline.scheduler import BUILD
 
     session = open_session(context)
     hold(context, session, "build")
@@ -67,7 +70,7 @@ def build(
             mode="json", by_alias=True
         )
 
-    _each(session, "build", todo, one, workers=jobs, as_json=as_json)
+    _each(session, "build", BUILD, todo, one, workers=jobs, as_json=as_json)
 
 
 def selftest(
@@ -79,6 +82,7 @@ def selftest(
     as_json: Json = False,
 ) -> None:
     """Run the self-test in a container of each selected image, with the host's GPU passed in."""
+    from builder.pipeline.release import test_needs
     from builder.pipeline.selftest import run_selftest
 
     if level not in _LEVELS:
@@ -92,7 +96,8 @@ def selftest(
         )
         return record.model_dump(mode="json", by_alias=True)
 
-    found = _each(session, "test", _jobs(session, selectors), one, workers=1, as_json=as_json)
+    todo, needs = _jobs(session, selectors), test_needs(device_root)
+    found = _each(session, f"test-{level}", needs, todo, one, workers=1, as_json=as_json)
     _require(found, level)
 
 
@@ -101,6 +106,7 @@ def sbom(
 ) -> None:
     """List what is in each selected image, as SPDX and CycloneDX."""
     from builder.pipeline.sbom import sbom as step
+    from builder.pipeline.scheduler import SBOM
 
     session = open_session(context)
     hold(context, session, "sbom")
@@ -110,7 +116,7 @@ def sbom(
             mode="json", by_alias=True
         )
 
-    _each(session, "sbom", _jobs(session, selectors), one, workers=1, as_json=as_json)
+    _each(session, "sbom", SBOM, _jobs(session, selectors), one, workers=1, as_json=as_json)
 
 
 def publish(
@@ -122,6 +128,7 @@ def publish(
 ) -> None:
     """Publish tested images: candidate, referrers, then tags; the gate decides."""
     from builder.pipeline.publish import publish as step
+    from builder.pipeline.scheduler import PUBLISH
 
     session = open_session(context)
     hold(context, session, "publish")
@@ -131,7 +138,7 @@ def publish(
         record = step(session, job, _built(session, job), registry=client, force=force)
         return record.model_dump(mode="json", by_alias=True)
 
-    _each(session, "publish", _jobs(session, selectors), one, workers=1, as_json=as_json)
+    _each(session, "publish", PUBLISH, _jobs(session, selectors), one, workers=1, as_json=as_json)
 
 
 def release(
@@ -241,7 +248,8 @@ def _built(session: Session, job: Job) -> BuildRecord:
 
 def _each(
     session: Session,
-    name: str,
+    step: str,
+    needs: Needs,
     jobs: Sequence[Job],
     one: Callable[[Job], dict[str, Any]],
     *,
@@ -249,22 +257,23 @@ def _each(
     as_json: bool,
 ) -> list[dict[str, Any]]:
     """Run one step for each job, print its records, and raise what went wrong at the end."""
-    from builder.pipeline.release import run_cells
+    from builder.pipeline.chains import Chain, Task
+    from builder.pipeline.release import run, told_failure
 
     errors: list[RocmTorchError] = []
+    done: dict[str, dict[str, Any]] = {}
 
-    def guarded(job: Job) -> dict[str, Any] | None:
-        try:
-            return one(job)
-        except RocmTorchError as error:
-            errors.append(error)
-            session.tools.progress.say(job.cell.id, "failed", str(error))
-            return None
+    def act(job: Job) -> None:
+        done[job.cell.id] = one(job)
 
-    done = run_cells(jobs, guarded, workers, stop=session.tools.runner.end_all)
-    records = [found for found in done if found is not None]
+    def failed(cell: str, step: str, error: RocmTorchError) -> None:
+        errors.append(told_failure(session, cell, step, error))
+
+    chains = [Chain(job.cell.id, (Task(step, needs, partial(act, job)),)) for job in jobs]
+    run(session, chains, workers, failed)
+    records = [done[job.cell.id] for job in jobs if job.cell.id in done]
     lines = [f"{record['cell']}  {record['digest']}" for record in records]
-    document = {"schema": f"rocm-torch/{name}/v1", "records": records}
+    document = {"schema": f"rocm-torch/{step.partition('-')[0]}/v1", "records": records}
     if not (as_json and errors):
         answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
     _raise_worst(errors)

@@ -21,8 +21,10 @@ from builder.pipeline.workspace import Tools, Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from builder.cli.signals import Interrupts
     from builder.engines.registry import Registry as RegistryClient
     from builder.matrix.cells import Cell
+    from builder.report.progress.choose import Style
 
 Selectors = Annotated[
     list[str] | None,
@@ -43,7 +45,9 @@ Builder = Annotated[str | None, typer.Option(help="Name of a buildx builder.")]
 DeviceRoot = Annotated[
     Path, typer.Option(help="Root below which /dev is looked at (for tests with stand-in nodes).")
 ]
-Workers = Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, help="Cells at a time.")]
+Workers = Annotated[
+    int, typer.Option("--jobs", "-j", min=1, max=64, help="Steps at a time that keep a core busy.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Globals:
     facts: Path | None
     quiet: bool
     wait: bool
+    progress: Style
+    interrupts: Interrupts | None
 
 
 def find_project(start: Path) -> Path:
@@ -70,7 +76,7 @@ def open_session(context: typer.Context) -> Session:
     """Return the session of this call; the files it names are read when they are needed."""
     # Here and not above: starting up must not cost what a command does not use.
     from builder.engines.process import ProcessRunner
-    from builder.report.progress import PlainProgress, Silent
+    from builder.report.progress.choose import open_progress
 
     options: Globals = context.obj
     workspace = Workspace(options.project)
@@ -85,11 +91,16 @@ def open_session(context: typer.Context) -> Session:
                 fix="name a working copy that you may write to: --project FOLDER",
             )
         ) from error
+    runner = ProcessRunner(workspace.state / "tools.jsonl")
+    if options.interrupts is not None:
+        options.interrupts.last(runner.kill_all)
+    progress = open_progress(options.progress, sys.stderr, os.environ, quiet=options.quiet)
+    context.call_on_close(progress.close)
     tools = Tools(
-        runner=ProcessRunner(workspace.state / "tools.jsonl"),
+        runner=runner,
         now=lambda: datetime.now(UTC),
         clock=time.monotonic,
-        progress=Silent() if options.quiet else PlainProgress(sys.stderr),
+        progress=progress,
     )
     return Session(
         workspace=workspace,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -19,7 +20,12 @@ from builder.cli import (
     verify_command,
 )
 from builder.cli.common import Globals, find_project
+from builder.cli.signals import Interrupts, StoppedError
 from builder.errors import BadCallError, Problem, RocmTorchError
+from builder.report.progress.choose import Style
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _INTERRUPTED = 130
 # The base of all errors about a call: click's. Newer versions of Typer carry a click of their own
@@ -59,6 +65,9 @@ def options(
     lock: Annotated[Path | None, typer.Option(help="Another lock file.")] = None,
     facts: Annotated[Path | None, typer.Option(help="Folder of other facts.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    progress: Annotated[
+        Style, typer.Option(help="How progress is shown; auto: live on a terminal, else plain.")
+    ] = Style.AUTO,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Fail when another run works here, do not wait.")
     ] = False,
@@ -68,7 +77,8 @@ def options(
 ) -> None:
     """Hold the options that stand before the command."""
     root = (project or find_project(Path.cwd())).absolute()
-    context.obj = Globals(root, matrix, lock, facts, quiet, not no_wait)
+    interrupts: Interrupts | None = context.obj
+    context.obj = Globals(root, matrix, lock, facts, quiet, not no_wait, progress, interrupts)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -78,9 +88,15 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run one call and return its exit code: 0, 1, 2, 3, 64, or 130 after Ctrl-C."""
+    """Run one call and return its exit code: 0, 1, 2, 3, 64; 130 and 143 when it was stopped."""
     try:
-        result = typer.main.get_command(app).main(words, "rocm-torch", standalone_mode=False)
+        with Interrupts() as interrupts:
+            result = typer.main.get_command(app).main(
+                words, "rocm-torch", standalone_mode=False, obj=interrupts
+            )
+    except StoppedError as stopped:
+        _tell_stopped(words, getattr(stopped, "__notes__", ()))
+        return stopped.exit_code
     except RocmTorchError as error:
         tell(error, as_json="--json" in words)
         return error.exit_code
@@ -96,8 +112,14 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if result == _INTERRUPTED:
-        sys.stderr.write("rocm-torch: stopped; the same command goes on from here\n")
+        _tell_stopped(words, ())
     return result if isinstance(result, int) else 0
+
+
+def _tell_stopped(words: list[str], notes: Sequence[str]) -> None:
+    done = "".join(f": {note}" for note in notes)
+    again = shlex.join(["rocm-torch", *words])
+    sys.stderr.write(f"rocm-torch: stopped{done}; this goes on from here:\n  {again}\n")
 
 
 def _bad_call(error: typer.BadParameter) -> BadCallError:

@@ -18,6 +18,7 @@ from builder.oci import Digest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from builder.engines.buildx_progress import Doing
     from builder.engines.process import Completed, Runner, Stream
 
 OLDEST = Version("0.13.0")
@@ -80,6 +81,7 @@ class Buildx:
         log: Path,
         no_cache: bool = False,
         on_log: Callable[[str], None] | None = None,
+        on_doing: Callable[[Doing], None] | None = None,
     ) -> Digest:
         """Build ``target`` and return the digest of its image manifest.
 
@@ -89,6 +91,7 @@ class Buildx:
             log: file that receives the readable log of this build.
             no_cache: run every step anew.
             on_log: gets each log line as it comes.
+            on_doing: told what the build is at, each time that changes.
 
         Raises:
             CouldNotError: ``BUILD_FAILED`` with the last lines of the log and its path.
@@ -97,7 +100,7 @@ class Buildx:
             with tempfile.TemporaryDirectory(prefix="bake-") as folder:
                 metadata = Path(folder) / "metadata.json"
                 argv = self._argv(bake_file, target, metadata, no_cache=no_cache)
-                completed, lines = self._run(argv, log, on_log)
+                completed, lines = self._run(argv, log, on_log, on_doing)
                 if completed.returncode == 0:
                     return _digest(json.loads(metadata.read_text("utf-8")), target)
             if attempt < _BUSY_TRIES and _BUSY.search("\n".join(lines[-5:])):
@@ -128,11 +131,16 @@ class Buildx:
         )
 
     def _run(
-        self, argv: tuple[str, ...], log: Path, on_log: Callable[[str], None] | None
+        self,
+        argv: tuple[str, ...],
+        log: Path,
+        on_log: Callable[[str], None] | None,
+        on_doing: Callable[[Doing], None] | None,
     ) -> tuple[Completed, list[str]]:
         progress, lines = ProgressLog(), list[str]()
+        last: Doing | None = None
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w", encoding="utf-8") as stream:
+        with log.open("w", encoding="utf-8", buffering=1) as stream:
 
             def write(found: list[str]) -> None:
                 for line in found:
@@ -142,7 +150,12 @@ class Buildx:
                         on_log(line)
 
             def take(name: Stream, line: str) -> None:
+                nonlocal last
                 write(progress.feed(line) if name == "stderr" else [line])
+                doing = progress.doing
+                if on_doing is not None and doing is not None and doing != last:
+                    last = doing
+                    on_doing(doing)
 
             completed = self._runner.run(Command(argv, timeout=_BUILD_SECONDS), take)
             write(progress.rest())

@@ -9,7 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a build does at this moment: a step's name, and bytes where it moves some."""
+
+    name: str
+    current: int | None = None
+    total: int | None = None
 
 
 class ProgressLog:
@@ -21,6 +31,19 @@ class ProgressLog:
         self._names: dict[str, str] = {}
         self._partial: dict[str, bytes] = {}
         self._done: set[str] = set()
+        self._moved: dict[str, dict[str, tuple[int, int]]] = {}
+
+    @property
+    def doing(self) -> Doing | None:
+        """The step that began last and has not ended; None where none runs."""
+        running = [key for key in self._names if key not in self._done]
+        if not running:
+            return None
+        moved = self._moved.get(running[-1], {}).values()
+        if not moved:
+            return Doing(self._names[running[-1]])
+        current, total = (sum(part) for part in zip(*moved, strict=True))
+        return Doing(self._names[running[-1]], current, total or None)
 
     def feed(self, line: str) -> list[str]:
         """Take one line and return the log lines that it completes."""
@@ -34,6 +57,7 @@ class ProgressLog:
         except json.JSONDecodeError:
             return []
         self._pending.clear()
+        self._statuses(status)
         return [*self._vertexes(status), *self._logs(status)]
 
     def rest(self) -> list[str]:
@@ -62,6 +86,13 @@ class ProgressLog:
                 self._done.add(key)
                 lines.append(f"#{number} {'CACHED' if vertex.get('cached') else 'DONE'}")
         return lines
+
+    def _statuses(self, status: dict[str, Any]) -> None:
+        for entry in status.get("statuses") or ():
+            current, total = entry.get("current") or 0, entry.get("total") or 0
+            if current or total:
+                parts = self._moved.setdefault(entry["vertex"], {})
+                parts[entry.get("id", "")] = (current, total)
 
     def _logs(self, status: dict[str, Any]) -> list[str]:
         lines = []

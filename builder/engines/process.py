@@ -154,8 +154,20 @@ class ProcessRunner:
         with self._running_lock:
             self._stopped = True
             running = tuple(self._running)
+        for process in running:  # all at once, so that the slowest alone is waited for
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
         for process in running:
             self._end(process)
+
+    def kill_all(self) -> None:
+        """Kill every process group that is still running and wait for none.
+
+        For a second Ctrl-C, from a signal handler: takes no lock that its own thread may hold.
+        """
+        for process in tuple(self._running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def _start(self, command: Command) -> subprocess.Popen[bytes]:
         with self._running_lock:  # so that end_all() sees either a process or none to come

@@ -89,13 +89,16 @@ class Syft:
                 ) from error
         return self._version
 
-    def scan(self, layout: Path, *, scratch: Path, timeout: float = 900.0) -> Scan:
+    def scan(
+        self, layout: Path, *, scratch: Path, timeout: float = 900.0, log: Path | None = None
+    ) -> Scan:
         """List what is in the one image of an OCI layout.
 
         Args:
             layout: folder with ``index.json``, holding one image.
             scratch: existing folder with room for the unpacked image; left as it was.
             timeout: seconds after which the scan is ended.
+            log: file that receives what the scanner says of its work.
 
         Raises:
             CouldNotError: the scanner is missing, failed, ran out of memory or time, or wrote a
@@ -111,12 +114,15 @@ class Syft:
                 "scan",
                 f"oci-dir:{layout.resolve()}",
                 "--scope=squashed",
-                "--quiet",
+                "--quiet" if log is None else "--verbose",
                 f"--output=spdx-json={spdx}",
                 f"--output=cyclonedx-json={cyclonedx}",
             )
             env = _environment(work)
             completed = self._runner.run(Command(argv, timeout=timeout, cwd=work, env=env))
+            if log is not None:
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.write_text(completed.stderr, "utf-8")
             if completed.returncode != 0:
                 raise _failed(layout, completed)
             return Scan(

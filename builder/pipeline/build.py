@@ -16,7 +16,7 @@ from builder.pipeline.assets import stage
 from builder.plan.bake import Places, bake_file, target, target_name
 from builder.plan.inputs import AssetFile, Inputs
 from builder.plan.staleness import Built, build_reasons
-from builder.report.progress import timed
+from builder.report.progress import Event, timed
 from builder.report.records import BuildRecord, atomic_write
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def build(
     record = session.built(cell)
     reasons = ("asked for",) if force else stale_reasons(session, job)
     if record is not None and not reasons:
-        tools.progress.say(cell.id, "build", "current")
+        tools.progress.tell(Event(cell.id, "build", "done", "current"))
         return record
     why = f"building: {', '.join(reasons)}"
     with (
@@ -66,9 +66,14 @@ def build(
         path = workspace.state / "bake" / f"{cell.id}.json"
         atomic_write(path, json.dumps(bake, indent=1, sort_keys=True).encode())
         log = workspace.log(cell.id, "build")
-        tools.progress.say(cell.id, "build", f"log: {log}")
         digest = Buildx(tools.runner, builder).bake(
-            path, target_name(cell), log=log, no_cache=force
+            path,
+            target_name(cell),
+            log=log,
+            no_cache=force,
+            on_doing=lambda doing: tools.progress.tell(
+                Event(cell.id, "build", "doing", doing.name, doing.current, doing.total)
+            ),
         )
         reference = f"{session.matrix.image}:{cell.id}"
         Layout(workspace.layout).adopt(Layout(export), digest, reference=reference)

@@ -16,11 +16,13 @@ from builder.oci import CYCLONEDX_JSON, SPDX_JSON, TEST_REPORT, Digest
 from builder.pipeline.sbom import FILES
 from builder.pipeline.selftest import report_path
 from builder.plan.gate import Decision, judge
-from builder.report.progress import timed
-from builder.report.records import PublishRecord, TestRecord
+from builder.report.progress import Event, timed
+from builder.report.records import PublishRecord, TestRecord, atomic_write
 
 if TYPE_CHECKING:
-    from builder.engines.registry import Registry
+    from collections.abc import Callable
+
+    from builder.engines.registry import PushedImage, Registry
     from builder.matrix.cells import Cell
     from builder.oci import Descriptor
     from builder.pipeline.session import Job, Session
@@ -90,11 +92,16 @@ def publish(
     expected = {_title(attachment): attachment.blob.digest for attachment in evidence}
     record = records.read(PublishRecord, cell.id, "publish")
     if record and not force and _holds(record, registry, repository, digest, tags, expected):
-        tools.progress.say(cell.id, "publish", "current")
+        tools.progress.tell(Event(cell.id, "publish", "done", "current"))
         return record
     doing = f"to {registry.host}/{repository}"
     with timed(tools.progress, cell.id, "publish", tools.clock, doing) as seconds:
-        pushed = registry.push_image(Layout(session.workspace.layout), digest, repository)
+        pushed = registry.push_image(
+            Layout(session.workspace.layout),
+            digest,
+            repository,
+            on_bytes=_sending(session, cell, built.size),
+        )
         subject = pushed.descriptor
         for referrer in registry.attach_all(repository, subject, evidence):
             _check_readable(registry, repository, subject, referrer)
@@ -114,7 +121,34 @@ def publish(
             bytes_sent=sum(blob.bytes_sent for blob in pushed.blobs),
         )
         records.write(record)
+        _write_log(session, record, pushed)
     return record
+
+
+def _sending(session: Session, cell: Cell, size: int) -> Callable[[int], None]:
+    # What the registry has is not sent again, so the image's size is no measure of what is left.
+    tools, sent, doing = session.tools, 0, f"pushing layers of {size / 1e6:.1f} MB"
+
+    def add(count: int) -> None:
+        nonlocal sent
+        tools.go_on()
+        sent += count
+        tools.progress.tell(Event(cell.id, "publish", "doing", doing, sent))
+
+    return add
+
+
+def _write_log(session: Session, record: PublishRecord, pushed: PushedImage) -> None:
+    name = f"{record.registry}/{record.repository}"
+    lines = [f"image {name}@{record.digest}"]
+    blobs = Layout(session.workspace.layout).manifest(Digest(record.digest)).blobs
+    lines += [
+        f"blob {blob.digest} {done.how}, {done.bytes_sent} bytes sent"
+        for blob, done in zip(blobs, pushed.blobs, strict=True)
+    ]
+    lines += [f"referrer {title} {content}" for title, content in record.referrers.items()]
+    lines += [f"tag {name}:{tag}" for tag in record.tags]
+    atomic_write(session.workspace.log(record.cell, "publish"), ("\n".join(lines) + "\n").encode())
 
 
 def _evidence(session: Session, cell: Cell, digest: Digest) -> tuple[Attachment, ...]:

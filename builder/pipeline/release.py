@@ -5,27 +5,33 @@ Cells are independent: one that fails leaves the others going, and all failures 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from builder.engines.docker_engine import DockerEngine
-from builder.errors import RocmTorchError
+from builder.host.access import device_access
+from builder.host.snapshot import read_snapshot
 from builder.oci import Digest
 from builder.pipeline.build import build
+from builder.pipeline.chains import Chain, Task, run_chains
 from builder.pipeline.publish import publish, release_tags
 from builder.pipeline.sbom import sbom
-from builder.pipeline.selftest import candidate_name, load, run_selftest
+from builder.pipeline.scheduler import BUILD, PUBLISH, SBOM, TEST, TEST_ON_GPU, Slots
+from builder.pipeline.selftest import candidate_name, load, remove_containers, run_selftest
+from builder.report.progress import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from builder.engines.registry import Registry
+    from builder.errors import RocmTorchError
+    from builder.pipeline.chains import Failed
+    from builder.pipeline.scheduler import Needs
     from builder.pipeline.session import Job, Session
     from builder.report.records import BuildRecord, PublishRecord, SbomRecord, TestRecord
-
-Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -56,7 +62,7 @@ class Options:
 
     Attributes:
         registry: where to publish.
-        workers: cells at a time.
+        workers: steps at a time that keep a core busy.
         fresh: repeat finished steps.
         device_root: where the host's ``/dev`` is looked for.
         builder: name of a buildx builder; the engine's own where it is None.
@@ -71,52 +77,116 @@ class Options:
 
 def release(session: Session, jobs: Sequence[Job], options: Options) -> tuple[Outcome, ...]:
     """Take every job through all steps and return what happened, in the order of ``jobs``."""
-
-    def one(job: Job) -> Outcome:
-        outcome = Outcome(job.cell.id)
-        try:
-            _steps(session, job, outcome, options)
-        except RocmTorchError as error:
-            outcome.error = error
-            session.tools.progress.say(job.cell.id, "failed", str(error))
-        return outcome
-
-    return run_cells(jobs, one, options.workers, stop=session.tools.runner.end_all)
-
-
-def run_cells(
-    jobs: Sequence[Job], one: Callable[[Job], Result], workers: int, *, stop: Callable[[], None]
-) -> tuple[Result, ...]:
-    """Run ``one`` for each job, ``workers`` at a time, and keep the order of ``jobs``.
-
-    Where it ends early, on Ctrl-C, ``stop`` is called: the jobs that run are waited for.
-    """
-    with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-        try:
-            return tuple(pool.map(one, jobs))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            stop()
-            raise
-
-
-def _steps(session: Session, job: Job, outcome: Outcome, options: Options) -> None:
-    fresh = options.fresh
-    built = outcome.build = build(session, job, force=fresh, builder=options.builder)
-    outcome.tests = tuple(
-        run_selftest(session, built, level, force=fresh, device_root=options.device_root)
-        for level in job.cell.policy.levels
+    outcomes = {job.cell.id: Outcome(job.cell.id) for job in jobs}
+    engine = DockerEngine()
+    local = engine.tags(session.matrix.image)
+    needs = test_needs(options.device_root)
+    chains = tuple(
+        _chain(session, job, outcomes[job.cell.id], options, _Local(engine, local), needs)
+        for job in jobs
     )
-    outcome.sbom = sbom(session, job, built, force=fresh)
-    outcome.publish = publish(session, job, built, registry=options.registry, force=fresh)
-    outcome.tags = release_tags(session, job, Digest(built.digest))
-    tag_locally(session, built, outcome.tags)
+
+    def failed(cell: str, step: str, error: RocmTorchError) -> None:
+        outcomes[cell].error = told_failure(session, cell, step, error)
+
+    run(session, chains, options.workers, failed)
+    return tuple(outcomes.values())
 
 
-def tag_locally(session: Session, built: BuildRecord, tags: Sequence[str]) -> None:
-    """Give the image its release tags in the local engine, and take its candidate name away."""
-    engine, image = DockerEngine(), session.matrix.image
-    if all(engine.image_id(f"{image}:{tag}") == built.digest for tag in tags):
+def run(session: Session, chains: Sequence[Chain], workers: int, failed: Failed) -> None:
+    """Run chains on this machine's slots; Ctrl-C takes the containers of this working copy away."""
+    slots = Slots.of(len(os.sched_getaffinity(0)), workers)
+    sweep = partial(remove_containers, session)
+    run_chains(chains, slots, session.tools, failed=failed, sweep=sweep)
+
+
+def told_failure(session: Session, cell: str, step: str, error: RocmTorchError) -> RocmTorchError:
+    """Say that a step failed, and return its error with the path of its log where there is one."""
+    log = session.workspace.log(cell, step)
+    if log.is_file() and str(log) not in str(error):
+        problems = (
+            replace(problem, fix=f"{problem.fix}; log: {log}" if problem.fix else f"log: {log}")
+            for problem in error.problems
+        )
+        error = type(error)(problems)
+    session.tools.progress.tell(Event(cell, step, "failed", str(error)))
+    return error
+
+
+def test_needs(device_root: Path) -> Needs:
+    """Return what a test occupies here: the GPU where one is passed in, else a core."""
+    return TEST_ON_GPU if device_access(read_snapshot(device_root)).devices else TEST
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """The local engine, and the ids of the image's tags in it when the run began."""
+
+    engine: DockerEngine
+    tags: Mapping[str, str]
+
+
+def _chain(
+    session: Session,
+    job: Job,
+    outcome: Outcome,
+    options: Options,
+    local: _Local,
+    needs: Needs,
+) -> Chain:
+    fresh = options.fresh
+
+    def building() -> None:
+        outcome.build = build(session, job, force=fresh, builder=options.builder)
+
+    def testing(level: str) -> None:
+        root = options.device_root
+        record = run_selftest(session, _built(outcome), level, force=fresh, device_root=root)
+        outcome.tests = (*outcome.tests, record)
+
+    def describing() -> None:
+        outcome.sbom = sbom(session, job, _built(outcome), force=fresh)
+
+    def publishing() -> None:
+        built = _built(outcome)
+        outcome.publish = publish(session, job, built, registry=options.registry, force=fresh)
+        outcome.tags = release_tags(session, job, Digest(built.digest))
+        tag_locally(session, built, outcome.tags, local.engine, local.tags)
+
+    tests = (
+        Task(f"test-{level}", needs, partial(testing, level)) for level in job.cell.policy.levels
+    )
+    return Chain(
+        job.cell.id,
+        (
+            Task("build", BUILD, building),
+            *tests,
+            Task("sbom", SBOM, describing),
+            Task("publish", PUBLISH, publishing),
+        ),
+    )
+
+
+def _built(outcome: Outcome) -> BuildRecord:
+    if outcome.build is None:  # pragma: no cover - a chain ends with the step that failed
+        raise AssertionError(f"{outcome.cell} is not built")
+    return outcome.build
+
+
+def tag_locally(
+    session: Session,
+    built: BuildRecord,
+    tags: Sequence[str],
+    engine: DockerEngine,
+    present: Mapping[str, str],
+) -> None:
+    """Give the image its release tags in the local engine, and take its candidate name away.
+
+    ``present`` is what the engine had by full name when the run began, so that a run in which
+    nothing changed asks once and not for each tag.
+    """
+    image = session.matrix.image
+    if all(present.get(f"{image}:{tag}") == built.digest for tag in tags):
         return
     load(session, engine, built)
     engine.tag(built.digest, image, tags)

@@ -11,7 +11,7 @@ from builder.engines.layout import Layout
 from builder.engines.syft import Syft
 from builder.errors import CouldNotError, Problem
 from builder.oci import CYCLONEDX_JSON, SPDX_JSON, Digest
-from builder.report.progress import timed
+from builder.report.progress import Event, timed
 from builder.report.records import SbomRecord, atomic_write
 from builder.report.sbom import normalise_cyclonedx, normalise_spdx, packages
 
@@ -32,14 +32,15 @@ def sbom(session: Session, job: Job, built: BuildRecord, *, force: bool = False)
     folder = workspace.evidence(digest)
     record = workspace.records.read(SbomRecord, built.cell, "sbom")
     if record and not force and record.digest == digest and _complete(record, folder):
-        tools.progress.say(built.cell, "sbom", "current")
+        tools.progress.tell(Event(built.cell, "sbom", "done", "current"))
         return record
     with timed(tools.progress, built.cell, "sbom", tools.clock, "listing packages") as seconds:
         syft = Syft(tools.runner)
         with tempfile.TemporaryDirectory(prefix="sbom-", dir=workspace.state) as name:
             scratch = Path(name)
             view = Layout(workspace.layout).view(digest, scratch / "image")
-            scan = syft.scan(view, scratch=scratch)
+            log = workspace.log(built.cell, "sbom")
+            scan = syft.scan(view, scratch=scratch, log=log)
         image = f"{session.matrix.registry}/{session.matrix.image}"
         created = job.locked.created
         documents = {

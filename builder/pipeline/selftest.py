@@ -12,10 +12,13 @@ from builder.errors import CouldNotError, Problem
 from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, Reference, canonical_json
-from builder.report.progress import timed
+from builder.report.progress import Event, timed
 from builder.report.records import TestRecord, atomic_write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.engines.docker_engine import RunResult
     from builder.host.access import DeviceAccess
     from builder.host.snapshot import HostSnapshot
     from builder.pipeline.session import Session
@@ -51,7 +54,7 @@ def run_selftest(
     step = f"test-{level}"
     record = workspace.records.read(TestRecord, cell, step)
     if record and not force and record.digest == built.digest and record.verdict == "pass":
-        tools.progress.say(cell, step, f"{record.verdict} (done before)")
+        tools.progress.tell(Event(cell, step, "done", f"{record.verdict} (done before)"))
         return record
     with timed(tools.progress, cell, step, tools.clock, f"self-test, level {level}") as seconds:
         engine = DockerEngine()
@@ -111,7 +114,13 @@ def load(session: Session, engine: DockerEngine, built: BuildRecord) -> None:
     digest = Digest(built.digest)
     # The engine takes a name in an archive as it stands, and looks for names in full.
     archive = Layout(session.workspace.layout).stream_tar(digest, str(Reference.parse(name)))
-    engine.load(archive, digest, name)
+    engine.load(_stoppable(session, archive), digest, name)
+
+
+def _stoppable(session: Session, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        session.tools.go_on()
+        yield piece
 
 
 def told(document: dict[str, Any]) -> str:
@@ -139,6 +148,8 @@ def _run(
             labels=tuple(_labels(session, built).items()),
         )
     )
+    session.tools.go_on()  # a container that was ended for that says nothing that counts
+    _write_log(session, built, level, result)
     try:
         document: dict[str, Any] = json.loads(result.stdout)
         if document["schema"] != SELFTEST_SCHEMA or not document["checks"]:
@@ -162,12 +173,26 @@ def _run(
     return document
 
 
+def _write_log(session: Session, built: BuildRecord, level: str, result: RunResult) -> None:
+    log = session.workspace.log(built.cell, f"test-{level}")
+    text = f"exit status {result.exit_code}\n-- stdout\n{result.stdout}\n-- stderr\n{result.stderr}"
+    atomic_write(log, text.encode())
+
+
 def _labels(session: Session, built: BuildRecord) -> dict[str, str]:
     """Return what marks the containers of this step, so that a later run finds a killed one's."""
-    return {
-        "io.rocm-torch.test": built.cell,
-        "io.rocm-torch.workspace": str(session.workspace.root),
-    }
+    return {"io.rocm-torch.test": built.cell, **workspace_label(session)}
+
+
+def workspace_label(session: Session) -> dict[str, str]:
+    """Return what marks all containers that runs in this working copy start for tests."""
+    return {"io.rocm-torch.workspace": str(session.workspace.root)}
+
+
+def remove_containers(session: Session) -> int:
+    """Remove the test containers of this working copy, running or not, and return how many."""
+    labels = workspace_label(session)
+    return DockerEngine().remove_leftovers(f"{key}={value}" for key, value in labels.items())
 
 
 def _host(engine: DockerEngine, snapshot: HostSnapshot) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from builder.errors import CouldNotError, Problem
 from builder.report.records import RecordStore
 
 if TYPE_CHECKING:
@@ -80,9 +82,20 @@ class Tools:
         now: the time of day, in UTC.
         clock: seconds of a clock that never goes back.
         progress: hears what happens.
+        stopping: set when the run is to end: what moves bytes by itself looks at it.
     """
 
     runner: StoppableRunner
     now: Callable[[], datetime]
     clock: Callable[[], float]
     progress: Progress
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def go_on(self) -> None:
+        """Raise where the run is to end.
+
+        Raises:
+            CouldNotError: ``STOPPED``.
+        """
+        if self.stopping.is_set():
+            raise CouldNotError(Problem("STOPPED", "the run was stopped"))

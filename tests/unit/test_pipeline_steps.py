@@ -4,6 +4,7 @@ import itertools
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,22 @@ import pytest
 from samples import CELL, LOCKED, OURS, cell, project
 
 from builder.engines.process import Command, ProcessRunner
-from builder.errors import CouldNotError, RefusedError
+from builder.errors import CouldNotError, Problem, RefusedError
 from builder.oci import Digest
+from builder.pipeline.chains import Chain, Task, run_chains
 from builder.pipeline.preflight import Room, room_at, too_small
-from builder.pipeline.release import run_cells
 from builder.pipeline.render import Drift, drift, render
-from builder.pipeline.session import Job, Session
+from builder.pipeline.scheduler import Needs, Slots
+from builder.pipeline.session import Session
 from builder.pipeline.workspace import Tools, Workspace
 from builder.plan.inputs import Inputs
 from builder.report.progress import Silent
 from builder.report.records import BuildRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from builder.errors import RocmTorchError
     from builder.matrix.cells import Cell
 
 GIB = 1 << 30
@@ -190,19 +195,43 @@ def test_room_is_seen_where_there_is_a_folder_and_nowhere_else(tmp_path: Path) -
     assert room_at(tmp_path / "not-there") is None
 
 
-def jobs(one: Session) -> list[Job]:
-    return [one.job(found) for found in one.matrix.cells]
+def chains(act: Callable[[str], None]) -> tuple[Chain, ...]:
+    """Return one chain of one step for each cell."""
+    needs = Needs(cpu=1)
+    return tuple(Chain(name, (Task("build", needs, partial(act, name)),)) for name in OURS)
 
 
-def test_cells_run_at_once_and_come_back_in_order(ours: Session) -> None:
+def run(one: Session, act: Callable[[str], None]) -> list[str]:
+    """Run both chains on two cores, and return the cells that failed."""
+    failed: list[str] = []
+
+    def heard(cell: str, step: str, error: RocmTorchError) -> None:
+        failed.append(cell)
+
+    slots = Slots(cpu=2, disk=2, network=2)
+    run_chains(chains(act), slots, one.tools, failed=heard, sweep=lambda: None)
+    return failed
+
+
+def test_cells_run_at_once(ours: Session) -> None:
     both = threading.Barrier(2, timeout=30)
+    assert run(ours, lambda _: void(both.wait())) == []
 
-    def one(job: Job) -> str:
-        both.wait()
-        return job.cell.id
 
-    found = run_cells(jobs(ours), one, 2, stop=ours.tools.runner.end_all)
-    assert found == tuple(job.cell.id for job in jobs(ours))
+def void(_: object) -> None:
+    """Take a value and drop it."""
+
+
+def test_a_cell_that_fails_leaves_the_other_one_going(ours: Session) -> None:
+    done: list[str] = []
+
+    def act(name: str) -> None:
+        if name == OURS[0]:
+            raise CouldNotError(Problem("NO", "it could not"))
+        done.append(name)
+
+    assert run(ours, act) == [OURS[0]]
+    assert done == [OURS[1]]
 
 
 def test_ctrl_c_ends_what_the_other_cells_have_started(ours: Session) -> None:
@@ -211,15 +240,15 @@ def test_ctrl_c_ends_what_the_other_cells_have_started(ours: Session) -> None:
     def heard(_: str, line: str) -> None:
         started.set()
 
-    def one(job: Job) -> None:
-        if job.cell.id == OURS[0]:
+    def act(name: str) -> None:
+        if name == OURS[0]:
             assert started.wait(timeout=30)
             raise KeyboardInterrupt
         command = Command(("sh", "-c", "echo up; sleep 600"), timeout=3600)
         ended.append(ours.tools.runner.run(command, heard).returncode)
 
     with pytest.raises(KeyboardInterrupt):
-        run_cells(jobs(ours), one, 2, stop=ours.tools.runner.end_all)
+        run(ours, act)
     assert ended == [-15]
     with pytest.raises(CouldNotError):
         ours.tools.runner.run(Command(("true",), timeout=5))
