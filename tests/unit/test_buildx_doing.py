@@ -19,24 +19,22 @@ def moved(digest: str, part: str, current: int, total: int) -> str:
 
 def test_a_build_does_what_began_last_and_has_not_ended_with_the_bytes_of_its_parts() -> None:
     log = ProgressLog()
-    assert log.doing is None
     log.feed(vertex("a", "RUN apt-get"))
     log.feed(vertex("b", "FROM debian"))
     log.feed(moved("b", "layer1", 10, 100))
     log.feed(moved("b", "layer2", 5, 50))
     log.feed(moved("b", "layer1", 60, 100))
-    assert log.doing == Doing("FROM debian", 65, 150)
-    log.feed(vertex("b", "FROM debian", completed="y"))
-    assert log.doing == Doing("RUN apt-get")
-    log.feed(vertex("a", "RUN apt-get", completed="y"))
-    assert log.doing is None
+    found = [log.doing]
+    for digest, name in (("b", "FROM debian"), ("a", "RUN apt-get")):
+        log.feed(vertex(digest, name, completed="y"))
+        found.append(log.doing)
+    assert found == [Doing("FROM debian", 65, 150), Doing("RUN apt-get"), None]
 
 
-def test_a_recorded_build_is_always_at_something_while_it_runs() -> None:
+def test_a_recorded_build_says_that_it_exports() -> None:
     log, names = ProgressLog(), list[str]()
     for line in (CASES / "built.rawjson").read_text("utf-8").splitlines():
         log.feed(line)
         if log.doing and log.doing.name not in names:
             names.append(log.doing.name)
-    assert any("RUN" in name for name in names)
     assert any(name.startswith("exporting") for name in names)
