@@ -93,11 +93,8 @@ def records(project: Project) -> set[str]:
 
 
 def building(project: Project) -> bool:
-    """Tell whether BuildKit is in the middle of the first RUN of a build."""
-    return any("bake" in words for words in processes_of(project)) and any(
-        "RUN" in path.read_text("utf-8", "replace")
-        for path in (project.root / ".rocm-torch/logs").glob("*/build.log")
-    )
+    """Tell whether a build runs: the export alone takes seconds, whatever BuildKit has cached."""
+    return any("bake" in words for words in processes_of(project))
 
 
 def test_ctrl_c_in_a_build_ends_it_and_the_same_command_completes(
