@@ -121,7 +121,7 @@ def test_a_layout_that_another_writer_holds_is_tried_again_from_the_cache(
 @pytest.mark.parametrize(
     "line",
     [
-        "ERROR: could not lock /work/layout/index.json.lock",
+        "ERROR: could not lock /srv/layout/index.json.lock",
         "ERROR: failed to solve: ref sha256:ab locked for 1.2ms: unavailable",
     ],
 )

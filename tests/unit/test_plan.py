@@ -156,8 +156,8 @@ def test_a_context_has_the_short_name_that_buildkit_looks_up(ref: str, name: str
 
 
 def test_the_base_is_a_digest_from_where_the_lock_says() -> None:
-    layout = Path("/work/layout")
-    assert base_source(CELL, LOCKED, layout) == f"oci-layout:///work/layout@{LOCKED.base}"
+    layout = Path("/srv/layout")
+    assert base_source(CELL, LOCKED, layout) == f"oci-layout:///srv/layout@{LOCKED.base}"
     one = cell(base=Base("rocm-pytorch", "rocm/pytorch:rocm7.2"))
     remote = replace(LOCKED, origin="registry")
     assert (
