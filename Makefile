@@ -20,7 +20,7 @@ help: ## list these commands
 demo: venv ## build, test, describe and publish the CPU images to a registry on loopback
 	@$(SETUP) tools
 	@$(SETUP) with-engine bash -euo pipefail -c ' \
-	    $(DEMO) lock $(LANE); \
+	    $(DEMO) lock --update $(LANE); \
 	    registry=$$($(DEMO) registry up); \
 	    $(DEMO) release --registry "$$registry" $(LANE)'
 
@@ -43,7 +43,7 @@ lint: venv ## style, types, import directions, rendered Dockerfiles
 reproduce: venv ## build the CPU images twice without cache and compare images and SBOMs
 	@$(SETUP) tools
 	@$(SETUP) with-engine bash -euo pipefail -c ' \
-	    $(DEMO) lock $(LANE); \
+	    $(DEMO) lock --update $(LANE); \
 	    $(DEMO) reproduce $(LANE)'
 
 down: ## stop the registry, and the engine if this working copy started it

@@ -181,11 +181,14 @@ def release(
 
 def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json = False) -> None:
     """Build each cell twice without cache, in two folders, and compare image and SBOMs."""
+    from builder.pipeline.preflight import preflight
     from builder.pipeline.reproduce import reproduce as step
 
     session = open_session(context)
     hold(context, session, "reproduce")
-    found = [step(session, job.cell) for job in _jobs(session, selectors)]
+    todo = _jobs(session, selectors)
+    preflight(session, todo, force=True)
+    found = [step(session, job.cell) for job in todo]
     document = {
         "schema": "rocm-torch/reproduce/v1",
         "cells": [

@@ -58,6 +58,8 @@ class Globals:
     matrix: Path | None
     lock: Path | None
     facts: Path | None
+    site: Path | None
+    wheelhouse: Path | None
     quiet: bool
     wait: bool
     progress: Style
@@ -108,7 +110,16 @@ def open_session(context: typer.Context) -> Session:
         lock_file=options.lock or options.project / "matrix.lock",
         matrix_file=options.matrix or workspace.matrix,
         facts_folder=options.facts,
+        site_file=_site_file(options),
+        wheelhouse=options.wheelhouse,
     )
+
+
+def _site_file(options: Globals) -> Path | None:
+    if options.site is not None:
+        return options.site
+    usual = options.project / "site.yaml"
+    return usual if usual.is_file() else None
 
 
 def hold(context: typer.Context, session: Session, command: str) -> None:

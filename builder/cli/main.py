@@ -64,6 +64,17 @@ def options(
     matrix: Annotated[Path | None, typer.Option(help="Another matrix file.")] = None,
     lock: Annotated[Path | None, typer.Option(help="Another lock file.")] = None,
     facts: Annotated[Path | None, typer.Option(help="Folder of other facts.")] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings of your site; site.yaml beside the matrix by default.",
+            envvar="ROCM_TORCH_SITE",
+        ),
+    ] = None,
+    wheelhouse: Annotated[
+        Path | None,
+        typer.Option(help="Folder of wheels to install torch from.", exists=True, file_okay=False),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     progress: Annotated[
         Style, typer.Option(help="How progress is shown; auto: live on a terminal, else plain.")
@@ -78,7 +89,18 @@ def options(
     """Hold the options that stand before the command."""
     root = (project or find_project(Path.cwd())).absolute()
     interrupts: Interrupts | None = context.obj
-    context.obj = Globals(root, matrix, lock, facts, quiet, not no_wait, progress, interrupts)
+    context.obj = Globals(
+        project=root,
+        matrix=matrix,
+        lock=lock,
+        facts=facts,
+        site=site,
+        wheelhouse=wheelhouse.absolute() if wheelhouse else None,
+        quiet=quiet,
+        wait=not no_wait,
+        progress=progress,
+        interrupts=interrupts,
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:

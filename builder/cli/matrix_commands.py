@@ -144,15 +144,28 @@ def lock(
     update: Annotated[
         bool, typer.Option("--update", help="Resolve again what is locked already.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 2 when a base or archive moved.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask nobody; exit 2 where something is not here.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Resolve each cell: digest of its base, state of its archives, epoch."""
-    from builder.pipeline.lock import lock_cells
+    from builder.pipeline.lock import check_lock, lock_cells, offline_lock
 
+    if update + check + offline > 1:
+        raise typer.BadParameter("--update, --check and --offline exclude each other")
     session = open_session(context)
     hold(context, session, "lock")
     cells = selected(session, selectors)
-    result = lock_cells(session, cells, update=update)
+    if check:
+        result = check_lock(session, cells)
+    elif offline:
+        result = offline_lock(session, cells)
+    else:
+        result = lock_cells(session, cells, update=update)
     locked = {cell.id: result.cells[cell.id].to_json() for cell in cells}
     lines = [
         f"{name}  {entry['base']['origin']} {entry['base']['digest']}  epoch {entry['epoch']}"

@@ -12,6 +12,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
+import httpx
+
+from builder.engines.registry import is_loopback
 from builder.errors import CouldNotError, Problem
 from builder.matrix.lock import ArchiveState
 from builder.oci import Digest
@@ -19,24 +22,60 @@ from builder.oci import Digest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+# Seconds. A machine without a route fails at once; behind a firewall that drops, after the first.
+_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _FIELD = re.compile(r"(?P<name>[A-Za-z0-9-]+):[ \t]*(?P<value>.*)")
 
 
-def archive_state(fetch: Callable[[str], bytes], uri: str, suite: str) -> ArchiveState:
+def archive_state(
+    fetch: Callable[[str], bytes], uri: str, suite: str, *, served: str | None = None
+) -> ArchiveState:
     """Ask the archive at ``uri`` for the state of ``suite``.
 
     Args:
         fetch: returns the body at a URL; its errors pass through.
-        uri: root of the archive, e.g. ``http://deb.debian.org/debian``.
+        uri: root of the archive, e.g. ``http://deb.debian.org/debian``; the state is kept by it.
         suite: e.g. ``trixie-updates``.
+        served: the address that is asked in its place, at a site with a mirror.
 
     Raises:
         CouldNotError: the answer is not the ``InRelease`` file of that suite.
     """
-    where = f"{uri.rstrip('/')}/dists/{suite}/InRelease"
+    where = f"{(served or uri).rstrip('/')}/dists/{suite}/InRelease"
     content = fetch(where)
     return ArchiveState(
         uri.rstrip("/"), suite, release_date(content, suite, where), Digest.of(content)
+    )
+
+
+def fetch(url: str) -> bytes:
+    """Return the body at ``url``, asked for once.
+
+    Raises:
+        CouldNotError: ``ARCHIVE_UNREACHABLE``, with what went wrong.
+    """
+    loopback = is_loopback(httpx.URL(url).netloc.decode("ascii"))
+    try:
+        # A proxy of the environment has no business between us and our own machine.
+        answer = httpx.get(url, timeout=_TIMEOUT, follow_redirects=True, trust_env=not loopback)
+        answer.raise_for_status()
+    except httpx.HTTPStatusError as error:
+        what = f"the package archive answered with HTTP {error.response.status_code}"
+        raise _unreachable(url, what) from error
+    except httpx.HTTPError as error:
+        what = f"the package archive did not answer: {str(error) or type(error).__name__}"
+        raise _unreachable(url, what) from error
+    return answer.content
+
+
+def _unreachable(url: str, what: str) -> CouldNotError:
+    return CouldNotError(
+        Problem(
+            code="ARCHIVE_UNREACHABLE",
+            what=what,
+            where=url,
+            fix="check the network and its proxy settings",
+        )
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.engines.buildx import Buildx
 from builder.engines.layout import Layout
-from builder.errors import RocmTorchError
-from builder.oci import Digest
+from builder.errors import CouldNotError, RocmTorchError
+from builder.matrix.site import WHEEL_FAMILIES, setting
+from builder.oci import Digest, Reference
 from builder.pipeline.assets import stage
 from builder.plan.bake import Places, bake_file, target, target_name
 from builder.plan.inputs import AssetFile, Inputs
@@ -23,8 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
+    from builder.matrix.cells import Cell
     from builder.pipeline.session import Job, Session
     from builder.pipeline.workspace import Workspace
+
+
+# BuildKit's words when the registry of a base gave no manifest.
+_BASE_NOT_FETCHED = "failed to resolve source metadata"
 
 
 def stale_reasons(session: Session, job: Job) -> tuple[str, ...]:
@@ -66,15 +73,18 @@ def build(
         path = workspace.state / "bake" / f"{cell.id}.json"
         atomic_write(path, json.dumps(bake, indent=1, sort_keys=True).encode())
         log = workspace.log(cell.id, "build")
-        digest = Buildx(tools.runner, builder).bake(
-            path,
-            target_name(cell),
-            log=log,
-            no_cache=force,
-            on_doing=lambda doing: tools.progress.tell(
-                Event(cell.id, "build", "doing", doing.name, doing.current, doing.total)
-            ),
-        )
+        try:
+            digest = Buildx(tools.runner, builder).bake(
+                path,
+                target_name(cell),
+                log=log,
+                no_cache=force,
+                on_doing=lambda doing: tools.progress.tell(
+                    Event(cell.id, "build", "doing", doing.name, doing.current, doing.total)
+                ),
+            )
+        except CouldNotError as error:
+            raise _with_setting(session, job, error) from error
         reference = f"{session.matrix.image}:{cell.id}"
         Layout(workspace.layout).adopt(Layout(export), digest, reference=reference)
         record = BuildRecord(
@@ -89,6 +99,20 @@ def build(
         )
         workspace.records.write(record)
     return record
+
+
+def _with_setting(session: Session, job: Job, error: CouldNotError) -> CouldNotError:
+    """Name the setting that would help where the builder could not fetch the base."""
+    problem, canonical = error.problems[0], Reference.parse(job.cell.base.ref)
+    if job.locked.origin != "registry" or _BASE_NOT_FETCHED not in problem.what:
+        return error
+    served = session.site.base(job.cell.base.ref)
+    fix = (
+        setting("mirrors", canonical.registry)
+        if served == canonical
+        else f"check that the builder reaches {served.registry} (`mirrors:` in the site's settings)"
+    )
+    return CouldNotError(replace(problem, fix=f"{fix}; {problem.fix}"))
 
 
 def bake_document(session: Session, jobs: Iterable[Job], export: Path) -> dict[str, Any]:
@@ -110,6 +134,7 @@ def bake_document(session: Session, jobs: Iterable[Job], export: Path) -> dict[s
 
 def _places(session: Session, job: Job, export: Path) -> Places:
     workspace = session.workspace
+    wheels = session.wheelhouse if job.cell.base.family in WHEEL_FAMILIES else None
     return Places(
         context=stage(workspace, "context", _plain(job.context)),
         assets=tuple(
@@ -117,7 +142,20 @@ def _places(session: Session, job: Job, export: Path) -> Places:
         ),
         bases=workspace.layout,
         export=export,
+        base_ref=session.site.base(job.cell.base.ref),
+        secrets=apt_secrets(session, job.cell),
+        wheelhouse=wheels,
     )
+
+
+def apt_secrets(session: Session, cell: Cell) -> tuple[tuple[str, Path], ...]:
+    """Return what a build of ``cell`` is lent here: a sources list that names the site's mirror."""
+    text = session.site.apt_sources(session.facts.distributions[cell.distro])
+    if text is None:
+        return ()
+    path = session.workspace.state / "site" / f"{cell.distro}.sources"
+    atomic_write(path, text.encode())
+    return (("apt-sources", path),)
 
 
 @contextmanager

@@ -1,35 +1,20 @@
-"""Step lock: what each cell resolves to today: its base, the state of its archives, its epoch."""
+"""Step lock: writes what each cell resolves to, and tells what has moved since."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
-
-from builder.engines.archives import archive_state
-from builder.engines.bootstrap import bootstrap_base, debian
-from builder.engines.layout import Layout
-from builder.errors import CouldNotError, Problem, RocmTorchError
-from builder.matrix.lock import Lock, LockedCell
-from builder.oci import Digest, Reference
-from builder.pipeline.registries import open_registry
-from builder.report.progress import timed
+from builder.errors import CouldNotError, Problem, RefusedError
+from builder.pipeline.archives import lock_command, moves
+from builder.pipeline.resolve import Resolver
 from builder.report.records import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
-    from builder.engines.process import Runner
-    from builder.facts import Distribution
     from builder.matrix.cells import Cell
-    from builder.matrix.lock import ArchiveState, BaseOrigin
+    from builder.matrix.lock import Lock, LockedCell
     from builder.pipeline.session import Session
-
-_FETCH_SECONDS = 30.0
 
 
 def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False) -> Lock:
@@ -42,14 +27,14 @@ def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False)
         CouldNotError: cells that could not be resolved, each with its reason; those that could
             are in the file all the same.
     """
-    resolver = _Resolver(session)
+    resolver = Resolver(session)
     found: dict[str, LockedCell] = {}
     problems: list[Problem] = []
     for cell in cells:
         known = session.lock.cells.get(cell.id)
         try:
             if known is None or update:
-                found[cell.id] = resolver.resolve(cell)
+                found[cell.id] = resolver.resolve(cell, known)
             else:
                 found[cell.id] = resolver.refreshed(cell, known)
         except CouldNotError as error:
@@ -57,121 +42,81 @@ def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False)
     lock = session.lock.with_cells(found)
     atomic_write(session.lock_file, lock.to_text().encode())
     if problems:
-        raise CouldNotError(problems)
+        raise CouldNotError(dict.fromkeys(problems))
     return lock
 
 
-class _Resolver:
-    """Asks the world, each question once a run."""
+def check_lock(session: Session, cells: Sequence[Cell]) -> Lock:
+    """Ask the world whether the entries of ``cells`` still hold; change nothing.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._layout = Layout(session.workspace.layout)
-        self._states: dict[str, tuple[ArchiveState, ...]] = {}
-        self._bases: dict[str, tuple[Digest, BaseOrigin]] = {}
-
-    def resolve(self, cell: Cell) -> LockedCell:
-        distribution = self._session.facts.distributions[cell.distro]
-        archives = self._archives(distribution)
-        epoch = max(archive.date for archive in archives)
-        base, origin = self._base(cell, distribution, epoch)
-        self._say(cell, f"{origin} {base[:19]}, archives of {epoch:%Y-%m-%d %H:%M} UTC")
-        return LockedCell(base, origin, archives, int(epoch.timestamp()))
-
-    def refreshed(self, cell: Cell, known: LockedCell) -> LockedCell:
-        """Return ``known``, made usable here: a bootstrapped base has to lie in the layout."""
-        if known.origin == "registry" or self._has(known.base):
-            self._say(cell, "kept")
-            return known
-        again = self.resolve(cell)
-        if again.base != known.base:
-            self._say(cell, f"base moved: {known.base[:19]} cannot be made any more")
-        return again
-
-    def _say(self, cell: Cell, message: str) -> None:
-        self._session.tools.progress.say(cell.id, "lock", message)
-
-    def _has(self, digest: Digest) -> bool:
+    Raises:
+        RefusedError: what moved, or is not locked at all: ``ARCHIVE_MOVED``, ``BASE_MOVED``,
+            ``UNLOCKED``.
+        CouldNotError: an archive or registry could not be asked.
+    """
+    resolver = Resolver(session)
+    moved: list[Problem] = []
+    unknown: list[Problem] = []
+    for cell in cells:
+        known = session.lock.cells.get(cell.id)
+        if known is None:
+            moved.append(_unlocked(session, cell))
+            continue
         try:
-            return all(self._layout.has(blob) for blob in self._layout.manifest(digest).blobs)
-        except RocmTorchError:
-            return False
+            moved += _moved(session, resolver, cell, known)
+        except CouldNotError as error:
+            unknown += error.problems
+    if unknown:
+        raise CouldNotError(dict.fromkeys((*unknown, *moved)))
+    if moved:
+        raise RefusedError(moved)
+    return session.lock
 
-    def _archives(self, distribution: Distribution) -> tuple[ArchiveState, ...]:
-        if distribution.name not in self._states:
-            self._states[distribution.name] = tuple(
-                archive_state(_fetch, archive.uri, suite)
-                for archive in distribution.archives
-                for suite in archive.suites
+
+def offline_lock(session: Session, cells: Sequence[Cell]) -> Lock:
+    """Return the lock where all of ``cells`` can be built from what is here, asking nobody.
+
+    Raises:
+        RefusedError: ``UNLOCKED``, or ``BASE_NOT_HERE`` for a bootstrapped base that is gone.
+    """
+    resolver = Resolver(session)
+    problems: list[Problem] = []
+    for cell in cells:
+        known = session.lock.cells.get(cell.id)
+        if known is None:
+            problems.append(_unlocked(session, cell))
+        elif known.origin == "bootstrap" and not resolver.has(known.base):
+            problems.append(
+                Problem(
+                    code="BASE_NOT_HERE",
+                    what=f"its base {known.base[:19]} was bootstrapped and is not in the local"
+                    " layout, and making it needs the package archive",
+                    where=cell.id,
+                    fix=f"run `{lock_command(session)} {cell.id}` where the archive is reached",
+                )
             )
-        return self._states[distribution.name]
-
-    def _base(
-        self, cell: Cell, distribution: Distribution, epoch: datetime
-    ) -> tuple[Digest, BaseOrigin]:
-        ref, runner = cell.base.ref, self._session.tools.runner
-        if ref not in self._bases:
-            try:
-                self._bases[ref] = (_registry_digest(Reference.parse(ref), runner), "registry")
-            except CouldNotError as error:
-                self._say(cell, f"no registry has {ref}: {error.problems[0].what}")
-                if distribution.os_id != "debian":
-                    raise
-                self._bases[ref] = (self._bootstrap(cell, distribution, epoch), "bootstrap")
-        return self._bases[ref]
-
-    def _bootstrap(self, cell: Cell, distribution: Distribution, epoch: datetime) -> Digest:
-        tools, state = self._session.tools, self._session.workspace.state
-        state.mkdir(parents=True, exist_ok=True)
-        main, *others = distribution.archives
-        doing = f"bootstrapping {distribution.title} from its archive"
-        with (
-            timed(tools.progress, cell.id, "lock", tools.clock, doing),
-            tempfile.TemporaryDirectory(prefix="base-", dir=state) as name,
-        ):
-            root = bootstrap_base(
-                tools.runner,
-                debian(
-                    distribution.codename or main.suites[0],
-                    archive=main.uri,
-                    security=others[0].uri if others else None,
-                    keyring=Path(main.keyring),
-                ),
-                epoch=epoch,
-                target=Path(name) / "root.tar",
-                is_root=os.geteuid() == 0,
-                environ=os.environ,
-            )
-            return self._layout.write_base_image(
-                root.tar, created=epoch, reference=cell.base.ref
-            ).digest
+    if problems:
+        raise RefusedError(problems)
+    return session.lock
 
 
-def _registry_digest(reference: Reference, runner: Runner) -> Digest:
-    registry = open_registry(reference.registry, runner=runner, environ=os.environ)
-    found = registry.head(reference.repository, reference.tag or "latest")
-    if found is None:
-        raise CouldNotError(
-            Problem(
-                code="BASE_NOT_PUBLISHED",
-                what=f"{reference.registry} has no {reference.repository}:{reference.tag}",
-                where=str(reference),
-            )
-        )
-    return found.digest
+def _moved(session: Session, resolver: Resolver, cell: Cell, known: LockedCell) -> list[Problem]:
+    fix = f"run `{lock_command(session)} --update {cell.id}`"
+    now = resolver.archives.states(session.facts.distributions[cell.distro])
+    problems = [
+        Problem(code="ARCHIVE_MOVED", what=told, where=cell.id, fix=fix)
+        for told in moves(known.archives, now)
+    ]
+    if known.origin == "registry" and (head := resolver.head(cell)) != known.base:
+        what = f"base moved: {cell.base.ref} {known.base[:19]} -> {head[:19]}"
+        problems.append(Problem(code="BASE_MOVED", what=what, where=cell.id, fix=fix))
+    return problems
 
 
-def _fetch(url: str) -> bytes:
-    try:
-        answer = httpx.get(url, timeout=_FETCH_SECONDS, follow_redirects=True)
-        answer.raise_for_status()
-    except httpx.HTTPError as error:
-        raise CouldNotError(
-            Problem(
-                code="ARCHIVE_UNREACHABLE",
-                what=f"the package archive did not answer: {str(error) or type(error).__name__}",
-                where=url,
-                fix="check the network and its proxy settings",
-            )
-        ) from error
-    return answer.content
+def _unlocked(session: Session, cell: Cell) -> Problem:
+    return Problem(
+        code="UNLOCKED",
+        what="it is not locked, so what it would be built from is not known",
+        where=cell.id,
+        fix=f"run `{lock_command(session)} {cell.id}` where archive and registry are reached",
+    )

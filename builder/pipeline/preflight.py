@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from builder.engines.buildx import Buildx
 from builder.engines.docker_engine import DockerEngine
-from builder.errors import CouldNotError, Problem
+from builder.errors import CouldNotError, Problem, RefusedError
+from builder.matrix.site import WHEEL_FAMILIES
+from builder.pipeline.archives import Archives, require_unmoved
 from builder.pipeline.build import stale_reasons
 
 if TYPE_CHECKING:
@@ -40,11 +42,15 @@ def preflight(session: Session, jobs: Sequence[Job], *, force: bool) -> None:
     """Raise unless the stale cells among ``jobs`` can be built here.
 
     Raises:
-        CouldNotError: engine or buildx missing, not answering or unfit; disk or inodes too few.
+        CouldNotError: engine or buildx missing, not answering or unfit; disk or inodes too few; an
+            archive that cannot be reached.
+        RefusedError: an archive moved since the cell was locked; a wheelhouse that is of no use.
     """
+    require_wheel_cells(session, [job.cell for job in jobs])
     info = DockerEngine().check()
     Buildx(session.tools.runner).check()
     stale = [job for job in jobs if force or stale_reasons(session, job)]
+    require_unmoved(session, stale, Archives(session.site))
     problems = [
         problem
         for path in (session.workspace.state, Path(info.root))
@@ -53,6 +59,22 @@ def preflight(session: Session, jobs: Sequence[Job], *, force: bool) -> None:
     ]
     if problems:
         raise CouldNotError(dict.fromkeys(problems))
+
+
+def require_wheel_cells(session: Session, cells: Sequence[Cell]) -> None:
+    """Raise where a wheelhouse was named and none of ``cells`` installs wheels."""
+    families = sorted({cell.base.family for cell in cells})
+    if session.wheelhouse is None or WHEEL_FAMILIES & set(families):
+        return
+    raise RefusedError(
+        Problem(
+            code="WHEELHOUSE_NOT_USED",
+            what="none of the selected cells installs torch from a wheel: they are of the family"
+            f" {', '.join(families)}",
+            where=str(session.wheelhouse),
+            fix="leave --wheelhouse out, or select cells of another family",
+        )
+    )
 
 
 def room_at(path: Path) -> Room | None:

@@ -10,7 +10,8 @@ from builder.engines.buildx import Buildx
 from builder.engines.docker_engine import DockerEngine
 from builder.engines.registry import Patience, Registry
 from builder.errors import CouldNotError, Problem, RefusedError
-from builder.plan.bake import base_source, context_name
+from builder.pipeline.build import apt_secrets
+from builder.plan.bake import base_source, context_name, secret_words
 from builder.report.records import atomic_write
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def build_registry_image(session: Session, name: str) -> None:
     cell, locked = _debian_base(session)
     workspace = session.workspace
     folder = workspace.images / "registry"
-    source = base_source(cell, locked, workspace.layout)
+    served = session.site.base(cell.base.ref)
+    source = base_source(cell, locked, workspace.layout, served=served)
+    secrets = secret_words(apt_secrets(session, cell))
     document = {
         "target": {
             "registry": {
@@ -97,6 +100,7 @@ def build_registry_image(session: Session, name: str) -> None:
                 "contexts": {context_name(_BASE): source},
                 "tags": [name],
                 "output": ["type=docker"],
+                **({"secret": secrets} if secrets else {}),
             }
         }
     }

@@ -11,6 +11,7 @@ from builder.errors import Problem, RefusedError
 from builder.facts import load_facts
 from builder.matrix.load import read_matrix
 from builder.matrix.lock import Lock
+from builder.matrix.site import Site, read_site
 from builder.oci import Digest
 from builder.pipeline.assets import read_assets
 from builder.plan.inputs import Inputs
@@ -49,6 +50,8 @@ class Session:
         lock_file: the lock that counts in this run.
         matrix_file: the matrix; ``matrix.yaml`` of the working copy by default.
         facts_folder: other facts than the shipped ones.
+        site_file: settings of the site; none where it is None.
+        wheelhouse: folder of wheels for the families that install torch by wheel.
     """
 
     workspace: Workspace
@@ -56,6 +59,8 @@ class Session:
     lock_file: Path
     matrix_file: Path
     facts_folder: Path | None = None
+    site_file: Path | None = None
+    wheelhouse: Path | None = None
 
     @cached_property
     def facts(self) -> Facts:
@@ -66,6 +71,13 @@ class Session:
     def matrix(self) -> Matrix:
         """The matrix, expanded; ``RefusedError`` where it is not valid."""
         return read_matrix(self.matrix_file, _shown(self.matrix_file), self.facts)
+
+    @cached_property
+    def site(self) -> Site:
+        """What serves registries and archives here; ``RefusedError`` where it is not valid."""
+        return (
+            Site() if self.site_file is None else read_site(self.site_file, _shown(self.site_file))
+        )
 
     @cached_property
     def lock(self) -> Lock:
@@ -138,4 +150,4 @@ def _templates(root: Path) -> list[Path]:
 
 def _shown(path: Path) -> str:
     """Return a path as people name it: the file name where it stands in its usual place."""
-    return path.name if path.name in {"matrix.yaml", "matrix.lock"} else str(path)
+    return path.name if path.name in {"matrix.yaml", "matrix.lock", "site.yaml"} else str(path)

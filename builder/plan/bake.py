@@ -32,12 +32,18 @@ class Places:
         assets: staged folders by name, each becoming a named context.
         bases: the OCI layout that holds bootstrapped bases.
         export: the OCI layout that receives the image.
+        base_ref: where a base of a registry is fetched here; its canonical name where it is None.
+        secrets: files by id that a RUN sees and the image does not, such as a site's sources list.
+        wheelhouse: folder of wheels, for the families that install torch by wheel.
     """
 
     context: Path
     assets: tuple[tuple[str, Path], ...]
     bases: Path
     export: Path
+    base_ref: Reference | None = None
+    secrets: tuple[tuple[str, Path], ...] = ()
+    wheelhouse: Path | None = None
 
 
 def target_name(cell: Cell) -> str:
@@ -50,7 +56,11 @@ def target(
 ) -> dict[str, Any]:
     """Return the bake target that builds ``cell`` into the shared layout."""
     contexts = {name: str(path) for name, path in places.assets}
-    contexts[context_name(cell.base.ref)] = base_source(cell, locked, places.bases)
+    contexts[context_name(cell.base.ref)] = base_source(
+        cell, locked, places.bases, served=places.base_ref
+    )
+    if places.wheelhouse is not None:
+        contexts["wheelhouse"] = str(places.wheelhouse)
     output = [
         "type=oci",
         "tar=false",
@@ -67,7 +77,16 @@ def target(
         "labels": build_labels(locked, inputs),
         "platforms": ["linux/amd64"],
         "output": [",".join(output)],
+        **({"secret": secret_words(places.secrets)} if places.secrets else {}),
     }
+
+
+def secret_words(secrets: Iterable[tuple[str, Path]]) -> list[str]:
+    """Return what a target says of secret files, given by id.
+
+    They enter neither image, history nor cache key: what a site sets cannot change a digest.
+    """
+    return [f"id={name},src={path}" for name, path in secrets]
 
 
 def build_labels(locked: LockedCell, inputs: Digest) -> dict[str, str]:
@@ -79,11 +98,16 @@ def build_labels(locked: LockedCell, inputs: Digest) -> dict[str, str]:
     }
 
 
-def base_source(cell: Cell, locked: LockedCell, layout: Path) -> str:
-    """Return what FROM resolves to: a digest in the local layout or in a registry."""
+def base_source(
+    cell: Cell, locked: LockedCell, layout: Path, *, served: Reference | None = None
+) -> str:
+    """Return what FROM resolves to: a digest in the local layout or in a registry.
+
+    ``served`` is the registry and repository that are asked in place of the canonical ones.
+    """
     if locked.origin == "bootstrap":
         return f"oci-layout://{layout}@{locked.base}"
-    reference = Reference.parse(cell.base.ref)
+    reference = served or Reference.parse(cell.base.ref)
     return f"docker-image://{reference.name}@{locked.base}"
 
 

@@ -31,6 +31,7 @@ class Project:
 
     root: Path
     registry: str | None = None
+    enter: tuple[str, ...] = ()  # words that start a program where the project is worked on
 
     @property
     def facts(self) -> Path:
@@ -38,7 +39,7 @@ class Project:
 
     def call(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the program as a user would, in a process of its own."""
-        argv = [sys.executable, "-m", "builder", "--project", str(self.root)]
+        argv = [*self.enter, sys.executable, "-m", "builder", "--project", str(self.root)]
         if self.facts.is_dir():
             argv += ["--facts", str(self.facts)]
         return subprocess.run(
@@ -85,13 +86,18 @@ def copy_repo(root: Path) -> None:
 
 
 def tiny_project(
-    root: Path, bases: Path, registry: str | None, *, cells: int = 1, levels: tuple[str, ...] = ()
+    root: Path,
+    bases: Path | None,
+    registry: str | None,
+    *,
+    cells: int = 1,
+    levels: tuple[str, ...] = (),
 ) -> Project:
     """Make a project of ``cells`` tiny cells on the Debian 13 base that lies in ``bases``.
 
     Args:
         root: folder to make.
-        bases: working copy in which the shipped matrix was locked.
+        bases: working copy in which the shipped matrix was locked; None for a project without lock.
         registry: where its images go.
         cells: how many; they differ in their torch version alone.
         levels: levels of the self-test that the lane requires; smoke by default.
@@ -109,7 +115,8 @@ def tiny_project(
     _write_matrix(root / "matrix.yaml", torches, levels or ("smoke",))
     project = Project(root, registry)
     project.verdict("pass")
-    _lock(project, bases)
+    if bases is not None:
+        _lock(project, bases)
     return project
 
 
