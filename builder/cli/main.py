@@ -14,6 +14,7 @@ import typer
 from builder import __version__
 from builder.cli import (
     build_commands,
+    explain_commands,
     matrix_commands,
     prune_command,
     registry_commands,
@@ -43,6 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 matrix_commands.register(app)
+explain_commands.register(app)
 build_commands.register(app)
 registry_commands.register(app)
 prune_command.register(app)

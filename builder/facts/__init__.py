@@ -1,25 +1,52 @@
 """What is true of ROCm, torch and distributions: data with sources, and its loader."""
 
-from builder.facts.loader import load_facts
+from builder.facts.loader import SUBJECTS, load_facts
 from builder.facts.model import (
+    AmdWheel,
     Archive,
     Component,
+    ComponentPackages,
     Confidence,
     Contents,
+    DevImage,
     Distribution,
     DistroTorch,
     Fact,
     Facts,
+    GfxProducts,
+    LibcFloor,
+    Lifecycle,
+    PackageRepository,
+    Peak,
+    RocmRelease,
+    RocmSupport,
+    TorchWheel,
+    UpstreamImage,
+    WheelIndex,
 )
 
 __all__ = [
+    "SUBJECTS",
+    "AmdWheel",
     "Archive",
     "Component",
+    "ComponentPackages",
     "Confidence",
     "Contents",
+    "DevImage",
     "Distribution",
     "DistroTorch",
     "Fact",
     "Facts",
+    "GfxProducts",
+    "LibcFloor",
+    "Lifecycle",
+    "PackageRepository",
+    "Peak",
+    "RocmRelease",
+    "RocmSupport",
+    "TorchWheel",
+    "UpstreamImage",
+    "WheelIndex",
     "load_facts",
 ]
