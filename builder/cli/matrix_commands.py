@@ -101,7 +101,7 @@ def _cell_json(session: Session, cell: Cell) -> dict[str, Any]:
 
 def check(context: typer.Context, as_json: Json = False) -> None:
     """Check the matrix; every problem is told at once, with its line."""
-    from builder.matrix.lifecycle import ended
+    from builder.matrix.rules.lifecycle import ended
 
     session = open_session(context)
     loaded, today = session.matrix, datetime.now(UTC).date()

@@ -1,29 +1,27 @@
 """What is true of ROCm, torch and distributions: data with sources, and its loader."""
 
-from builder.facts.loader import SUBJECTS, load_facts
-from builder.facts.model import (
-    AmdWheel,
+from builder.facts.distributions import (
     Archive,
     Component,
     ComponentPackages,
-    Confidence,
     Contents,
-    DevImage,
     Distribution,
     DistroTorch,
-    Fact,
-    Facts,
-    GfxProducts,
-    LibcFloor,
     Lifecycle,
+)
+from builder.facts.fact import Confidence, Fact
+from builder.facts.loader import SUBJECTS, load_facts
+from builder.facts.model import Facts
+from builder.facts.rocm import (
+    DevImage,
+    GfxProducts,
     PackageRepository,
     Peak,
     RocmRelease,
     RocmSupport,
-    TorchWheel,
     UpstreamImage,
-    WheelIndex,
 )
+from builder.facts.wheels import AmdWheel, LibcFloor, TorchWheel, WheelIndex
 
 __all__ = [
     "SUBJECTS",

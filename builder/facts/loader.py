@@ -11,26 +11,25 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from builder.errors import Problem, RefusedError
-from builder.facts.model import (
-    AmdWheel,
+from builder.facts.distributions import (
     ComponentPackages,
     Contents,
-    DevImage,
     Distribution,
     DistroTorch,
-    Fact,
-    Facts,
-    GfxProducts,
-    LibcFloor,
     Lifecycle,
+)
+from builder.facts.fact import Fact
+from builder.facts.model import Facts
+from builder.facts.rocm import (
+    DevImage,
+    GfxProducts,
     PackageRepository,
     Peak,
     RocmRelease,
     RocmSupport,
-    TorchWheel,
     UpstreamImage,
-    WheelIndex,
 )
+from builder.facts.wheels import AmdWheel, LibcFloor, TorchWheel, WheelIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from builder.facts import Facts
     from builder.matrix.families import Family
+    from builder.matrix.rules.verdict import Verdict
     from builder.matrix.schema import AxesSource, LaneSource, MatrixSource, PolicySource
-    from builder.matrix.verdict import Verdict
 
 EXCLUDED_BY_MATRIX = "EXCLUDED_BY_MATRIX"
 

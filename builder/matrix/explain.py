@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from builder.matrix.families import FAMILIES, Combination
 from builder.matrix.ids import CPU, DEFAULT_FLAVOUR, flavour_suffix
-from builder.matrix.lifecycle import ended
 from builder.matrix.nearest import NEAREST, distance
 from builder.matrix.rules import judge, rejected
+from builder.matrix.rules.lifecycle import ended
 from builder.matrix.tags import claimed_tags
 from builder.matrix.versions import python_tag, resolve, series, version_key
 

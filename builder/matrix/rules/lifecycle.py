@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.matrix.verdict import Verdict
+from builder.matrix.rules.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from builder.matrix.families.wheel import NUMPY_2_SINCE
 from builder.matrix.requirements import pinned
-from builder.matrix.verdict import Verdict
+from builder.matrix.rules.verdict import Verdict
 from builder.matrix.versions import version_key
 
 if TYPE_CHECKING:
