@@ -104,6 +104,7 @@ def data_of(tried: Tried, nominal: Workload) -> dict[str, Any]:
     samples = [time for answer in tried.answers for time in answer["samples_s"]]
     median = statistics.median(samples)
     medians = [answer["median_s"] for answer in tried.answers if "median_s" in answer]
+    widths = [one["interval_fraction"] for one in tried.answers if "interval_fraction" in one]
     items = workload.batch * workload.items
     shared = ("settings", "memory", "device", "backend", "slowdown")
     own = [{k: v for k, v in answer.items() if k not in shared} for answer in tried.answers]
@@ -117,9 +118,7 @@ def data_of(tried: Tried, nominal: Workload) -> dict[str, Any]:
         "median_s": median,
         "throughput": items / median,
         "unit": f"{workload.unit}/s",
-        "interval_fraction": max(
-            (answer.get("interval_fraction", float("inf")) for answer in tried.answers),
-        ),
+        "interval_fraction": max(widths) if len(widths) == len(tried.answers) else None,
         "between_processes": max(medians) / min(medians) if medians else None,
         "precise": all(answer["precise"] for answer in tried.answers),
         "cache": cache_of(tried.answers),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LEAST_OF_BARE = 0.9
 TINY_STEPS = 10
+LEAST_S = 1.5
+LEAST_KERNEL_S = 0.5
 
 
 def _options(context: Context) -> Options:
@@ -53,7 +55,7 @@ def judge_model(data: Mapping[str, Any], nominal: Workload) -> Outcome:
         return failed(f"{cache['detail']} [{cache['code']}]", **data, valid=False)
     told = (
         f"{data['workload']}: {data['throughput']:.4g} {data['unit']}, "
-        f"{1000 * data['median_s']:.4g} ms a step, interval {data['interval_fraction']:.1%}"
+        f"{1000 * data['median_s']:.4g} ms a step, {_interval_told(data['interval_fraction'])}"
     )
     if data["did_not_fit"]:
         told += f"; batch {nominal.batch} did not fit, this is batch {data['batch']}"
@@ -62,6 +64,10 @@ def judge_model(data: Mapping[str, Any], nominal: Workload) -> Outcome:
     if not data["precise"]:
         return skipped(f"{told}: not known to 2 % within the time.", **data, valid=False)
     return passed(f"{told}.", **data, valid=True)
+
+
+def _interval_told(fraction: float | None) -> str:
+    return "never steady" if fraction is None else f"interval {fraction:.1%}"
 
 
 def _problem(answer: Mapping[str, Any], prefix: str = "") -> Outcome:
@@ -76,7 +82,7 @@ def _problem(answer: Mapping[str, Any], prefix: str = "") -> Outcome:
 def _plan(options: Options, tiny: bool) -> Plan:
     if tiny:
         return Plan(budget_s=1.0, limit_s=20.0, min_steps=TINY_STEPS, max_fraction=1.0)
-    return Plan(budget_s=options.share_s, limit_s=options.share_s + FIRST_LIMIT_S)
+    return Plan(budget_s=options.share_s, limit_s=options.share_s + FIRST_LIMIT_S, least_s=LEAST_S)
 
 
 def resnet50(context: Context) -> Outcome:
@@ -122,7 +128,7 @@ def _simple(context: Context, job: str, **request: Any) -> Mapping[str, Any] | O
         return skip
     context.stage(f"{job} {request.get('stage', '')}".strip())
     plan = _plan(options, tiny)
-    plan = plan if tiny else Plan(budget_s=2.0, limit_s=plan.limit_s)
+    plan = plan if tiny else Plan(budget_s=2.0, limit_s=plan.limit_s, least_s=LEAST_KERNEL_S)
     answer = launcher(context.scratch)(
         {"job": job, "plan": plan.__dict__, **request}, limit_s=plan.limit_s + FIRST_LIMIT_S
     )

@@ -23,6 +23,7 @@ class Plan:
         budget_s: seconds after which to stop once there are enough steady steps.
         limit_s: seconds after which to stop in any case; searching for kernels can take minutes.
         min_steps: steady steps that are measured at least.
+        least_s: seconds to measure at least: clocks need time to settle under load.
         max_fraction: the width of the median's interval, relative to it, that is aimed at.
     """
 
@@ -30,6 +31,7 @@ class Plan:
     limit_s: float
     min_steps: int = MIN_STEPS
     max_fraction: float = 0.02
+    least_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def _precise(steady: Steady | None, count: int, plan: Plan) -> bool:
 
 
 def _enough(times: list[float], plan: Plan, passed_s: float) -> bool:
+    if passed_s < plan.least_s:
+        return False
     steady = analyse(times)
     if _precise(steady, len(times), plan):
         return True
