@@ -13,6 +13,7 @@ import typer
 
 from builder import __version__
 from builder.cli import (
+    bench_commands,
     build_commands,
     explain_commands,
     matrix_commands,
@@ -49,6 +50,7 @@ build_commands.register(app)
 registry_commands.register(app)
 prune_command.register(app)
 verify_command.register(app)
+bench_commands.register(app)
 
 
 def _version(wanted: bool) -> None:
