@@ -14,6 +14,7 @@ import typer
 from builder import __version__
 from builder.cli import (
     build_commands,
+    ci_commands,
     matrix_commands,
     prune_command,
     registry_commands,
@@ -47,6 +48,7 @@ build_commands.register(app)
 registry_commands.register(app)
 prune_command.register(app)
 verify_command.register(app)
+ci_commands.register(app)
 
 
 def _version(wanted: bool) -> None:
