@@ -14,6 +14,7 @@ import typer
 from builder import __version__
 from builder.cli import (
     build_commands,
+    candidate_commands,
     ci_commands,
     matrix_commands,
     prune_command,
@@ -49,6 +50,7 @@ registry_commands.register(app)
 prune_command.register(app)
 verify_command.register(app)
 ci_commands.register(app)
+candidate_commands.register(app)
 
 
 def _version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from builder.engines.process import Command
 from builder.errors import BadCallError, Problem, RefusedError
 from builder.oci import Digest
 from builder.pipeline.build import stale_reasons
-from builder.pipeline.publish import release_tags
+from builder.pipeline.tagging import release_tags
 from builder.pipeline.workspace import Workspace
 from builder.plan.staleness import Built, Evidence, build_reasons, evidence_reasons
 from builder.report.records import PublishRecord, SbomRecord, TestRecord
