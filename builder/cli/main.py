@@ -15,6 +15,8 @@ from builder import __version__
 from builder.cli import (
     bench_commands,
     build_commands,
+    candidate_commands,
+    ci_commands,
     explain_commands,
     matrix_commands,
     prune_command,
@@ -51,6 +53,8 @@ registry_commands.register(app)
 prune_command.register(app)
 verify_command.register(app)
 bench_commands.register(app)
+ci_commands.register(app)
+candidate_commands.register(app)
 
 
 def _version(wanted: bool) -> None:

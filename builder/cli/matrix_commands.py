@@ -218,20 +218,24 @@ def plan(
 
     session = open_session(context)
     cells = selected(session, selectors)
+    orphans: tuple[str, ...] = ()
     if since is not None:
         entries = step.plan_since(session, cells, since)
     else:
         client = registry_for(session, registry) if registry else None
         entries = step.plan(session, cells, client)
+        orphans = step.orphan_tags(session, client) if client else ()
     todo = [entry for entry in entries if entry.reasons]
     document = {
         "schema": "rocm-torch/plan/v1",
         "cells": [
             {"cell": one.cell, "state": one.state, "reasons": list(one.reasons)} for one in entries
         ],
+        "orphans": list(orphans),
     }
     lines = [f"{one.cell}  {one.state}: {', '.join(one.reasons)}" for one in todo]
     lines = lines or [f"nothing to do: {len(entries)} cells are current"]
+    lines += [f"warning: no cell moves the tag {tag} any more [ORPHAN_ALIAS]" for tag in orphans]
     answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
 
 

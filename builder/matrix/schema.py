@@ -27,6 +27,7 @@ LEVELS = ("smoke", "gpu", "bench")
 FLAVOUR_PATTERN = r"^(runtime|devel|opencl|slim-gfx[0-9a-z]{1,8})$"
 GFX_PATTERN = r"^gfx[0-9a-f]{3,5}$"
 LANE_PATTERN = r"^[a-z][a-z0-9.-]{0,62}$"
+RUNNER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 SIZE_PATTERN = r"^[0-9]{1,6}(\.[0-9]{1,3})? (MiB|GiB|MB|GB)$"
 _UNITS = {"MiB": 2**20, "GiB": 2**30, "MB": 10**6, "GB": 10**9}
 _REGISTRY = re.compile(r"localhost(:[0-9]{1,5})?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?")
@@ -65,6 +66,7 @@ VersionText = Annotated[str, Field(pattern=VERSION_PATTERN)]
 PythonText = Annotated[str, Field(pattern=PYTHON_PATTERN)]
 FlavourText = Annotated[str, Field(pattern=FLAVOUR_PATTERN)]
 GfxText = Annotated[str, Field(pattern=GFX_PATTERN)]
+RunnerLabel = Annotated[str, Field(pattern=RUNNER_PATTERN)]
 Level = Literal["smoke", "gpu", "bench"]
 _LISTED = BeforeValidator(_as_list)
 Values = Annotated[
@@ -181,6 +183,22 @@ class LaneSource(Model):
     exclude: tuple[ExcludeSource, ...] = ()
 
 
+class CiSource(Model):
+    """What a generated CI pipeline has to know of the machines."""
+
+    build_runner: Annotated[
+        tuple[RunnerLabel, ...],
+        Field(min_length=1, description="Labels of the machines that build; they need no GPU."),
+    ] = ("ubuntu-24.04",)
+    runners: Annotated[
+        dict[GfxText, Annotated[tuple[RunnerLabel, ...], Field(min_length=1)]],
+        Field(description="Labels of the machines with a GPU, by GPU target."),
+    ] = {}
+    chunk: Annotated[
+        int, Field(strict=True, ge=1, le=256, description="Cells a chunk of the pipeline.")
+    ] = 200
+
+
 class MatrixSource(Model):
     """The whole file."""
 
@@ -190,6 +208,7 @@ class MatrixSource(Model):
     lanes: Annotated[
         dict[Annotated[str, Field(pattern=LANE_PATTERN)], LaneSource], Field(min_length=1)
     ]
+    ci: CiSource = CiSource()
 
     @model_validator(mode="after")
     def _names_a_repository(self) -> MatrixSource:
