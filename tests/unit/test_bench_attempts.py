@@ -140,17 +140,32 @@ def test_a_median_that_is_not_known_well_enough_is_no_pass() -> None:
 def test_ids_fix_everything_and_a_dtype_is_part_of_them() -> None:
     assert [workload.id for workload in ALL] == [
         "resnet50/train/b256/224/amp-bf16/channels_last/sgd/v1",
-        "bert-base/train/b32/s128/amp-bf16/contiguous/adamw/v1",
+        "bert-base/train/b32/s128/amp-bf16/contiguous/adamw/graph/v1",
         "yolov5s/train/b64/640/amp-bf16/channels_last/sgd/v1",
         "vit-b16/train/b128/224/amp-bf16/contiguous/adamw/v1",
-        "sd15-unet/infer/b1/64x64/fp16/channels_last/v1",
-        "llama2-7b/prefill/b1/s512/fp16/contiguous/v1",
-        "whisper-medium/infer/b8/encoder+32tokens/fp16/contiguous/v1",
+        "sd15-unet/infer/b1/64x64/fp16/channels_last/graph/v1",
+        "llama2-7b/prefill/b1/s512/fp16/contiguous/graph/v1",
+        "whisper-medium/infer/b8/encoder+32tokens/fp16/contiguous/graph/v1",
     ]
     assert "/amp-fp16/" in RESNET.with_dtype("fp16").id
     assert "/fp32/" in RESNET.with_dtype("fp32").id
     assert "/bf16/" in BY_NAME["llama2-7b"].with_dtype("bf16").id
     assert RESNET.made_tiny().id.startswith("resnet50-tiny/")
+    assert "/graph/" not in BY_NAME["bert-base"].with_dtype("fp16").id
+
+
+def test_a_step_that_the_device_cannot_record_is_measured_as_it_is_under_another_id() -> None:
+    def launch(request: Mapping[str, Any], *, limit_s: float) -> Mapping[str, Any]:
+        assert limit_s
+        refused = {"status": "refused", "detail": "RuntimeError: capture is not possible"}
+        return refused if request["workload"]["replay"] else answer()
+
+    unet = BY_NAME["sd15-unet"]
+    tried = attempt(unet, launch, PLAN, lambda answers: len(answers) < 2, lambda words: None)
+    data = data_of(tried, unet)
+    assert "/graph/" in data["nominal_workload"]
+    assert "/graph/" not in data["workload"]
+    assert "capture" in data["eager_because"]
 
 
 @pytest.mark.parametrize(
