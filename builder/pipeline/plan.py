@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from builder.engines.process import Command
 from builder.errors import BadCallError, Problem, RefusedError
+from builder.matrix.tags import orphans
 from builder.oci import Digest
 from builder.pipeline.build import stale_reasons
-from builder.pipeline.publish import release_tags
+from builder.pipeline.tagging import release_tags
 from builder.pipeline.workspace import Workspace
 from builder.plan.staleness import Built, Evidence, build_reasons, evidence_reasons
 from builder.report.records import PublishRecord, SbomRecord, TestRecord
@@ -50,6 +51,11 @@ def plan(session: Session, cells: Sequence[Cell], registry: Registry | None) -> 
     """
     heads = _heads(session, cells, registry)
     return tuple(_entry(session, cell, heads) for cell in cells)
+
+
+def orphan_tags(session: Session, registry: Registry) -> tuple[str, ...]:
+    """Return the tags of the registry that no cell moves any more, and that stay as they are."""
+    return orphans(registry.list_tags(session.matrix.image), session.matrix.tags)
 
 
 def plan_since(session: Session, cells: Sequence[Cell], revision: str) -> tuple[Entry, ...]:

@@ -129,6 +129,20 @@ class Session:
         inputs = Inputs.of(context=context, assets=self.assets, locked=locked)
         return Job(cell, locked, context, inputs)
 
+    def cell(self, name: str) -> Cell:
+        """Return the cell with an id; ``RefusedError`` (``NO_SUCH_CELL``) where there is none."""
+        for cell in self.matrix.cells:
+            if cell.id == name:
+                return cell
+        raise RefusedError(
+            Problem(
+                code="NO_SUCH_CELL",
+                what=f"the matrix has no cell {name}",
+                where=_shown(self.matrix_file),
+                fix="`rocm-torch matrix` lists the cells",
+            )
+        )
+
     def built(self, cell: Cell) -> BuildRecord | None:
         """Return the record of the last finished build of ``cell``."""
         return self.workspace.records.read(BuildRecord, cell.id, "build")

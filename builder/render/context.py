@@ -9,6 +9,7 @@ import jinja2
 from jinja2 import meta
 
 from builder.errors import Problem, RefusedError
+from builder.matrix.versions import compare
 from builder.render import quote
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
+        )
+        # Templates compare versions by these tests and never text by < and >.
+        self._environment.tests.update(
+            ver_ge=lambda one, other: compare(one, other) >= 0,
+            ver_lt=lambda one, other: compare(one, other) < 0,
         )
         self._environment.filters.update(
             shell_word=quote.shell_word,
