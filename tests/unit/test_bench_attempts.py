@@ -139,6 +139,15 @@ def test_a_median_that_is_not_known_well_enough_is_no_pass() -> None:
     assert judge_model(data, RESNET).status == "skip"
 
 
+def test_processes_that_differ_are_told() -> None:
+    fast, slow = answer(), answer(samples_s=[0.113] * 30, median_s=0.113)
+    data = data_of(Tried(RESNET, (fast, slow)), RESNET)
+    assert data["between_processes"] == pytest.approx(1.13)
+    assert "its processes differ by 13%" in judge_model(data, RESNET).detail
+    alike = data_of(Tried(RESNET, (fast, fast)), RESNET)
+    assert "differ" not in judge_model(alike, RESNET).detail
+
+
 def test_ids_fix_everything_and_a_dtype_is_part_of_them() -> None:
     assert [workload.id for workload in ALL] == [
         "resnet50/train/b256/224/amp-bf16/channels_last/sgd/v1",
