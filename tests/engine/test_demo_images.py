@@ -125,14 +125,12 @@ def test_a_run_slowed_on_purpose_says_so_in_its_result(
 ) -> None:
     options = ("--subset", "llama2-7b", "--processes", "2")
     digest, slow = rows[CELLS[0]]["digest"], {"ROCM_TORCH_BENCH_SLOWDOWN": "4"}
-    _, plain = selftest(client, digest, "bench", *options)
     code, document = selftest(client, digest, "bench", *options, environment=slow)
     assert code == 0
     assert document["bench"]["subset"] == ["llama2-7b"]
-    before, after = parse_run(plain, "plain"), parse_run(document, "slowed")
-    assert (before.slowdown, after.slowdown) == (1.0, 4.0)
-    assert len(after.measurements[0].samples) == 2
-    assert compare([before], [after], 0.15).verdict == "regression"
+    found = parse_run(document, "slowed")
+    assert found.slowdown == 4.0
+    assert len(found.measurements[0].samples) == 2
 
 
 def test_the_models_have_the_parameters_of_the_published_ones(

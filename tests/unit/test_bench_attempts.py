@@ -14,6 +14,8 @@ from rocm_torch_selftest.bench.peaks import UNKNOWN, beside_peak
 from rocm_torch_selftest.bench.request import Request
 from rocm_torch_selftest.bench.worker import is_out_of_memory, slowdown_of
 from rocm_torch_selftest.bench.workloads import ALL, BY_NAME
+from rocm_torch_selftest.cell import Cell, CellFileError
+from rocm_torch_selftest.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,6 +139,15 @@ def test_a_median_that_is_not_known_well_enough_is_no_pass() -> None:
     assert judge_model(data, RESNET).status == "skip"
 
 
+def test_processes_that_differ_are_told() -> None:
+    fast, slow = answer(), answer(samples_s=[0.113] * 30, median_s=0.113)
+    data = data_of(Tried(RESNET, (fast, slow)), RESNET)
+    assert data["between_processes"] == pytest.approx(1.13)
+    assert "its processes differ by 13%" in judge_model(data, RESNET).detail
+    alike = data_of(Tried(RESNET, (fast, fast)), RESNET)
+    assert "differ" not in judge_model(alike, RESNET).detail
+
+
 def test_ids_fix_everything_and_a_dtype_is_part_of_them() -> None:
     assert [workload.id for workload in ALL] == [
         "resnet50/train/b256/224/amp-bf16/channels_last/sgd/v1",
@@ -247,5 +258,51 @@ def test_a_subset_narrows_what_is_required_and_the_document_says_so() -> None:
     options = Options.from_json(
         json.loads(json.dumps(asked.options(environment, ["gemm", "startup"], 100.0)))
     )
-    assert (options.products, options.deadline) == (("A",), 280.0)
+    assert options.products == ("A",)
+    assert options.deadline == pytest.approx(265.6)
     assert options.after == {"gemm": 1, "startup": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--level", "bench", "--subset", "resnet51"], "resnet51"),
+        (["--level", "smoke", "--subset", "gemm"], "belong to --level bench"),
+        (["--level", "bench", "--budget", "-1"], "positive"),
+        (["--level", "bench", "--budget", "soon"], "--budget"),
+        (["--level", "bench", "--processes", "0"], "positive"),
+        (["--level", "bench", "--dtype", "int8"], "--dtype"),
+    ],
+)
+def test_a_call_that_asks_for_nonsense_is_a_bad_call(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 64
+    assert told in capsys.readouterr().err
+
+
+CELL = {
+    "schema": "rocm-torch/cell/v1",
+    "id": "a",
+    "python": "3.11",
+    "expected": {
+        "torch_version": "2.7.1+rocm6.2.4",
+        "backend": "hip",
+        "hip_version": None,
+        "contents": [],
+        "pip_check_known": [],
+    },
+}
+
+
+def test_the_peaks_of_a_cell_reach_the_checks_and_others_are_refused() -> None:
+    peaks = {"1002:74a1": {"bf16": 1307.4}}
+    cell = Cell.from_json({**CELL, "peaks": peaks})
+    assert Cell.from_json(json.loads(json.dumps(cell.to_json()))).peaks == peaks
+    assert Cell.from_json(CELL).peaks == {}
+    wrongs: tuple[Any, ...] = ([], {"1002:74a1": 1307.4}, {"1002:74a1": {"bf16": "much"}})
+    for wrong in wrongs:
+        with pytest.raises(CellFileError, match="peaks"):
+            Cell.from_json({**CELL, "peaks": wrong})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # A first run searches and compiles kernels for minutes; nothing that is measured takes that long.
 FIRST_LIMIT_S = 600.0
-_USUAL_CHECK_S = 14.0  # of one process that need not search: import, context, model, steps
+_USUAL_CHECK_S = 12.0  # of one process that need not search: import, context, model, steps
 _REFERENCE_FACTOR = 10.0  # a warm process needs this many steady steps, or this many seconds, ...
 _REFERENCE_FLOOR_S = 5.0  # ... until it is steady; more is searching
 
