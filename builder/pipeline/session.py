@@ -12,7 +12,6 @@ from builder.facts import load_facts
 from builder.matrix.load import read_matrix
 from builder.matrix.lock import Lock
 from builder.matrix.site import Site, read_site
-from builder.oci import Digest
 from builder.pipeline.assets import read_assets
 from builder.plan.inputs import Inputs, assets_digest
 from builder.render.context import Renderer
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from builder.matrix.cells import Cell
     from builder.matrix.load import Matrix
     from builder.matrix.lock import LockedCell
+    from builder.oci import Digest
     from builder.pipeline.assets import Assets
     from builder.pipeline.workspace import Tools, Workspace
 
