@@ -58,6 +58,12 @@ def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
             assert found.digest == one["digest"]
         kinds = {r.artifact_type for r in registry.referrers(IMAGE, Digest(one["digest"]))}
         assert {BUILD_RECORD, TEST_REPORT, RUN_RECORD} <= kinds
+    fresh = other_machine(builder, tmp_path / "fresh")
+    ask = ("ci", "plan", "--changed", *where, "--plan-file", str(tmp_path / "plan.json"))
+    assert fresh.done(*ask)["cells"] == 0
+    script = fresh.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(script.read_text("utf-8") + "\n", "utf-8")
+    assert fresh.done(*ask)["cells"] == 1
     verified = publisher.done("verify", f"{builder.registry}/{IMAGE}:{record['tags'][-1]}")
     assert verified["holds"], verified
 
