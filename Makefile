@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit lint reproduce down clean update-lock venv
+.PHONY: help demo test test-unit fuzz lint reproduce down clean update-lock venv
 
 BIN := .venv/bin
 SETUP := scripts/setup.sh
@@ -30,6 +30,9 @@ test: lint ## everything that must pass, the tests against the real engine inclu
 
 test-unit: venv ## the tests that need no engine
 	$(BIN)/pytest -n 2 --dist loadfile tests/unit
+
+fuzz: venv ## the matrix under 100,000 hostile documents (four tests of 25,000 examples)
+	HYPOTHESIS_PROFILE=long $(BIN)/pytest -n 2 --dist load tests/unit/test_matrix_fuzz.py
 
 lint: venv ## style, types, import directions, rendered Dockerfiles
 	$(BIN)/ruff check .

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 
 # A slow machine is no fault of the code: no example has a deadline.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ours")
+settings.register_profile("long", parent=settings.get_profile("ours"), max_examples=25_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ours"))
 
 RUNS = Path(__file__).parents[1] / ".rocm-torch" / "test-runs"
 RUN = "ROCM_TORCH_TEST_RUN"

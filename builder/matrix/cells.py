@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date  # noqa: TC003 - dataclass fields are read at run time
 from typing import Literal
 
-from builder.facts.model import PackageManager  # noqa: TC001 - dataclass fields are read at run time
+from builder.facts.distributions import PackageManager  # noqa: TC001 - dataclass fields are read at run time
 
 IndexStyle = Literal["simple", "flat"]
 PythonProvider = Literal["base", "distro", "uv"]

@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from builder.matrix.requirements import pinned
 from builder.matrix.versions import PYTHON_PATTERN, VERSION_PATTERN
 from builder.oci import DEFAULT_REGISTRY, Reference
 
@@ -51,6 +52,14 @@ def _is_written(value: str) -> str:
     return value
 
 
+def _is_pinned(value: str) -> str:
+    if pinned(value) is None:
+        fix = {"fix": 'Write one version: "numpy==2.3.4".'}
+        raise PydanticCustomError("not_pinned", "not a pinned requirement", fix)
+    return value
+
+
+PinnedText = Annotated[str, Field(max_length=200), AfterValidator(_is_pinned)]
 Words = Annotated[str, Field(max_length=2000), AfterValidator(_is_written)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 VersionText = Annotated[str, Field(pattern=VERSION_PATTERN)]
@@ -59,9 +68,10 @@ FlavourText = Annotated[str, Field(pattern=FLAVOUR_PATTERN)]
 GfxText = Annotated[str, Field(pattern=GFX_PATTERN)]
 RunnerLabel = Annotated[str, Field(pattern=RUNNER_PATTERN)]
 Level = Literal["smoke", "gpu", "bench"]
+_LISTED = BeforeValidator(_as_list)
 Values = Annotated[
     tuple[Name, ...],
-    BeforeValidator(_as_list),
+    _LISTED,
     Field(min_length=1),
     WithJsonSchema(
         {
@@ -117,14 +127,28 @@ class PreferSource(Model):
     python: tuple[PythonText, ...] = ()
 
 
-class ExcludeSource(Model):
-    """Drops the combinations that match every axis named here."""
+class AxesSource(Model):
+    """Values of some axes; an axis that is not named stands for all values of the lane."""
 
     distro: Values | None = None
     rocm: Values | None = None
     torch: Values | None = None
     python: Values | None = None
     flavour: Values | None = None
+
+
+class IncludeSource(AxesSource):
+    """Adds the combinations of these values with those of the lane for the other axes."""
+
+    rocm: Annotated[tuple[VersionText, ...], _LISTED] | None = None
+    torch: Annotated[tuple[VersionText, ...], _LISTED] | None = None
+    python: Annotated[tuple[PythonText, ...], _LISTED] | None = None
+    flavour: Annotated[tuple[FlavourText, ...], _LISTED] | None = None
+
+
+class ExcludeSource(AxesSource):
+    """Drops the combinations that match every axis named here, included ones as well."""
+
     reason: Words
 
 
@@ -151,6 +175,11 @@ class LaneSource(Model):
     ] = ()
     policy: PolicySource = PolicySource()
     prefer: PreferSource = PreferSource()
+    python_packages: Annotated[
+        tuple[PinnedText, ...],
+        Field(description='Further Python packages of wheel images, pinned: "numpy==2.3.4".'),
+    ] = ()
+    include: tuple[IncludeSource, ...] = ()
     exclude: tuple[ExcludeSource, ...] = ()
 
 

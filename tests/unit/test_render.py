@@ -91,7 +91,7 @@ def pairs(line: str) -> dict[str, str]:
 
 def test_the_committed_contexts_are_what_matrix_and_templates_say() -> None:
     matrix = read_matrix(ROOT / "matrix.yaml", "matrix.yaml", load_facts())
-    assert {one.id for one in matrix.cells} == set(OURS)
+    assert {one.id for one in matrix.cells} >= set(OURS)
     for one in matrix.cells:
         folder = ROOT / "images" / one.id
         there = {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -77,11 +77,13 @@ class Setting:
         cell: what the image promises, or None.
         scratch: an existing directory under which each process gets its own.
         stop: when it is set, running processes are ended and InterruptedError is raised.
+        options: of the level, for its checks; JSON values.
     """
 
     cell: Cell | None
     scratch: Path
     stop: threading.Event = field(default_factory=threading.Event)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_together(
@@ -112,7 +114,7 @@ def run_together(
 
 
 def _run_child(checks: Sequence[Check], setting: Setting, folder: Path) -> dict[str, Result]:
-    request = _write_request(checks, setting.cell, folder)
+    request = _write_request(checks, setting, folder)
     package_parent = str(Path(__file__).resolve().parent.parent)
     work = folder / "cwd"  # empty, so that no file of the user's directory shadows a module
     work.mkdir()
@@ -141,12 +143,13 @@ def _run_child(checks: Sequence[Check], setting: Setting, folder: Path) -> dict[
     return _blame(checks, results, ending, folder, time.monotonic() - started)
 
 
-def _write_request(checks: Sequence[Check], cell: Cell | None, folder: Path) -> Path:
-    request = folder / "request"
+def _write_request(checks: Sequence[Check], setting: Setting, folder: Path) -> Path:
+    request, cell = folder / "request", setting.cell
     document = {
         "folder": str(folder),
         "cell": None if cell is None else cell.to_json(),
         "checks": [{"id": check.id, "run": check.run} for check in checks],
+        "options": dict(setting.options),
     }
     request.write_text(json.dumps(document), encoding="utf-8")
     return request

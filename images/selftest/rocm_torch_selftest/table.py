@@ -14,7 +14,8 @@ EVERY_BACKEND = (CPU, HIP, CUDA)
 
 SMOKE = "smoke"
 GPU = "gpu"
-LEVELS = (SMOKE, GPU)
+BENCH = "bench"
+LEVELS = (SMOKE, GPU, BENCH)
 ENVIRONMENT = "environment"  # not a level: probes that fill the document's environment
 
 
@@ -42,6 +43,12 @@ class Check:
     needs_torch: bool = True
     alone: bool = False
     limit_s: float = 60.0
+
+
+def _bench(check_id: str, function: str, about: str) -> Check:
+    """Return a row of the level ``bench``; the limit leaves time to search for kernels."""
+    run = f"rocm_torch_selftest.bench.checks:{function}"
+    return Check(check_id, BENCH, run, about, alone=True, limit_s=2400)
 
 
 CHECKS = (
@@ -109,6 +116,16 @@ CHECKS = (
         alone=True,
         limit_s=300,
     ),
+    _bench("resnet50", "resnet50", "how fast ResNet-50 trains"),
+    _bench("bert-base", "bert_base", "how fast BERT-base trains"),
+    _bench("yolov5s", "yolov5s", "how fast YOLOv5s trains"),
+    _bench("vit-b16", "vit_b16", "how fast ViT-B/16 trains"),
+    _bench("sd15-unet", "sd15_unet", "how fast Stable Diffusion 1.5 denoises"),
+    _bench("llama2-7b", "llama2_7b", "how fast Llama-2-7B reads a prompt"),
+    _bench("whisper-medium", "whisper_medium", "how fast Whisper medium transcribes"),
+    _bench("startup", "run_startup", "how long a user waits before the first step"),
+    _bench("gemm", "run_gemm", "matrix products reach what the device can do"),
+    _bench("bandwidth", "run_bandwidth", "how many bytes a second the memory moves"),
 )
 
 PROBES = (
