@@ -3,13 +3,15 @@
     .venv/bin/python benchmarks/matrix_speed.py [CELLS ...]
 
 First one process takes matrices of 1,000 and of 10,000 cells from text to a plan. What it costs, in
-seconds of one CPU, so that other work on the machine does not count, is printed as a ratio to rendering as many Dockerfiles with Jinja and nothing else, and as the growth
-from the first size to the last. Then `rocm-torch plan` of the real matrix is timed as a whole
-process, beside `rocm-torch --version`, which is what starting the program costs.
+seconds of one CPU so that other work on the machine does not count, is printed as a ratio to
+rendering as many Dockerfiles with Jinja and nothing else, and as the growth from the first size to
+the last. Then `rocm-torch plan` of the real matrix is timed as a whole process, beside
+`rocm-torch --version`, which is what starting the program costs.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -45,9 +47,9 @@ def main(sizes: list[int]) -> None:
         totals = [_many(Path(name) / str(size), size) for size in sizes]
     growth = (totals[-1] / sizes[-1]) / (totals[0] / sizes[0])
     print(f"a cell of {sizes[-1]} costs {growth:.2f} times one of {sizes[0]}")
-    floor = _process("--version")
-    whole = _process("plan", "--json")
-    print(f"rocm-torch plan, whole process: {whole:.2f} s, {whole / floor:.1f} times --version")
+    (_, floor), (whole, busy) = _process("--version"), _process("plan", "--json")
+    print(f"rocm-torch plan, whole process: {whole:.2f} s, of which {busy:.2f} s of a CPU,")
+    print(f"  {busy / floor:.1f} times those of --version")
 
 
 def _many(folder: Path, size: int) -> float:
@@ -156,19 +158,22 @@ def _dump(path: Path, document: object) -> None:
     path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False), "utf-8")
 
 
-def _process(*words: str) -> float:
-    """Return the median seconds of one whole call of the program."""
-    times = []
+def _process(*words: str) -> tuple[float, float]:
+    """Return the seconds of one whole call of the program: the median, and those of a CPU."""
+    walls, busy = [], []
     for _ in range(RUNS):
-        started = time.perf_counter()
+        before, started = os.times(), time.perf_counter()
         subprocess.run(
             [sys.executable, "-m", "builder", *words],
             cwd=ROOT,
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+        walls.append(time.perf_counter() - started)
+        after = os.times()
+        user = after.children_user - before.children_user
+        busy.append(user + after.children_system - before.children_system)
+    return statistics.median(walls), statistics.median(busy)
 
 
 if __name__ == "__main__":
