@@ -171,8 +171,8 @@ def test_a_step_that_the_device_cannot_record_is_measured_as_it_is_under_another
         refused = {"status": "refused", "detail": "RuntimeError: capture is not possible"}
         return refused if request["workload"]["replay"] else answer()
 
-    unet = BY_NAME["sd15-unet"]
-    tried = attempt(unet, launch, PLAN, lambda answers: len(answers) < 2, lambda words: None)
+    unet, said = BY_NAME["sd15-unet"], list[str]()
+    tried = attempt(unet, launch, PLAN, lambda answers: len(answers) < 2, said.append)
     data = data_of(tried, unet)
     assert "/graph/" in data["nominal_workload"]
     assert "/graph/" not in data["workload"]
