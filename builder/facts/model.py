@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - fields are read at run time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 Confidence = Literal["seen", "inferred"]
 PackageManager = Literal["apt", "dnf", "microdnf"]
@@ -104,6 +102,8 @@ class DistroTorch(Fact):
         package_version: the version of the distribution's package.
         backend: ``cpu`` or ``hip``.
         packages: the packages of an image of this family, sorted.
+        flavours: what a flavour other than runtime has on top, by its name; a flavour that is not
+            named cannot be had from this distribution.
         pip_check_known: the lines that ``pip check`` prints there from the start.
         unpacked_bytes: about the size of the image's file system, to see whether it fits.
     """
@@ -115,6 +115,7 @@ class DistroTorch(Fact):
     package_version: str | None = None
     backend: Backend = "cpu"
     packages: tuple[str, ...]
+    flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pip_check_known: tuple[str, ...] = ()
     unpacked_bytes: int | None = None
 

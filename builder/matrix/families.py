@@ -110,7 +110,7 @@ class DistroFamily:
                 contents=tuple(sorted(contents.components)),
                 pip_check_known=build.pip_check_known,
             ),
-            build.packages,
+            (*build.packages, *build.flavours.get(combination.flavour, ())),
             build.unpacked_bytes,
         )
 

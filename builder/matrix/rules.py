@@ -107,6 +107,20 @@ def _family_has_no_such_flavour(combination: Combination, facts: Facts) -> Verdi
     )
 
 
+def _distro_has_no_such_flavour(combination: Combination, facts: Facts) -> Verdict | None:
+    build = distro_build(combination, facts)
+    if build is None or combination.flavour in ("runtime", *build.flavours):
+        return None
+    title = facts.distributions[combination.distro].title
+    return Verdict(
+        "DISTRO_HAS_NO_SUCH_FLAVOUR",
+        f"{title} packages what the flavours {', '.join(('runtime', *build.flavours))} need, "
+        f"not what {combination.flavour} needs.",
+        build.source,
+        build.confidence,
+    )
+
+
 def _nearest_builds(combination: Combination, facts: Facts) -> tuple[str, ...]:
     """Return ids of what distributions do package, those that share most with the request first."""
     builds = [build for group in facts.distro_torch.values() for build in group]
@@ -129,6 +143,7 @@ RULES: tuple[Rule, ...] = (
     Rule("DISTRO_HAS_NO_SUCH_TORCH", _DISTRO, _distro_has_no_such_torch),
     Rule("DISTRO_HAS_NO_SUCH_PYTHON", _DISTRO, _distro_has_no_such_python),
     Rule("FAMILY_HAS_NO_SUCH_FLAVOUR", _DISTRO, _family_has_no_such_flavour),
+    Rule("DISTRO_HAS_NO_SUCH_FLAVOUR", _DISTRO, _distro_has_no_such_flavour),
 )
 
 

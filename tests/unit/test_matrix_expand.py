@@ -67,10 +67,27 @@ def test_a_family_that_cannot_be_built_yet_says_so() -> None:
 
 
 def test_a_flavour_without_contents_is_dropped_with_what_there_is() -> None:
-    expansion = expand(source({"cpu": {**AXES, "flavour": ["opencl"]}}), load_facts())
+    expansion = expand(source({"cpu": {**AXES, "flavour": ["slim-gfx942"]}}), load_facts())
     reasons = [i.reason for i in expansion.excluded if i.code == "FAMILY_HAS_NO_SUCH_FLAVOUR"]
     assert len(reasons) == 2
     assert "runtime" in reasons[0]
+
+
+def test_a_flavour_that_a_distribution_does_not_package_is_dropped_there() -> None:
+    expansion = expand(source({"cpu": {**AXES, "flavour": ["devel", "opencl"]}}), load_facts())
+    assert {(one.distro, one.flavour) for one in expansion.cells} == {
+        ("debian13", "devel"),
+        ("debian13", "opencl"),
+    }
+    packages = {one.flavour: set(one.packages) for one in expansion.cells}
+    assert packages["devel"] ^ packages["opencl"] == {
+        "hipcc",
+        "hipify-perl",
+        "clinfo",
+        "rocm-opencl-icd",
+    }
+    codes = [item.code for item in expansion.excluded if dict(item.axes)["distro"] == "debian12"]
+    assert codes.count("DISTRO_HAS_NO_SUCH_FLAVOUR") == 2
 
 
 def test_a_distribution_without_torch_has_no_cells() -> None:

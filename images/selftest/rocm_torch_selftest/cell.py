@@ -29,6 +29,7 @@ class Cell:
         hip_version: what ``torch.version.hip`` must be; None where there is no such fact.
         contents: components that the image must contain.
         pip_check_known: findings of ``pip check`` that the base itself has.
+        gfx: GPU targets that the image is meant for; what is compiled in it is for these.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Cell:
     hip_version: str | None
     contents: tuple[str, ...]
     pip_check_known: tuple[str, ...]
+    gfx: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Cell:
@@ -61,6 +63,7 @@ class Cell:
             hip_version=hip,
             contents=_texts(expected, "contents"),
             pip_check_known=_texts(expected, "pip_check_known"),
+            gfx=_texts(document, "gfx") if "gfx" in document else (),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +72,7 @@ class Cell:
             "schema": CELL_SCHEMA,
             "id": self.id,
             "python": self.python,
+            "gfx": list(self.gfx),
             "expected": {
                 "torch_version": self.torch_version,
                 "backend": self.backend,
