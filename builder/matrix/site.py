@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from builder.facts import Distribution
+    from builder.facts.model import PackageManager
+    from builder.matrix.cells import Repository
     from builder.matrix.document import Document
 
 NAME = "site.yaml"
@@ -119,6 +121,27 @@ class Site(Model):
             f"Suites: {' '.join(archive.suites)}\nComponents: {' '.join(archive.components)}\n"
             f"Signed-By: {archive.keyring}\n"
             for archive in distribution.archives
+        )
+
+    def repository_file(self, repository: Repository, manager: PackageManager) -> str | None:
+        """Return the file of a repository that an image adds, for builds here.
+
+        None where the site has no mirror of it. As macros/apt.j2 and macros/dnf.j2 write it, but
+        for the address.
+        """
+        served = self.package_url(repository.uri)
+        if served == repository.uri:
+            return None
+        if manager == "apt":
+            components = " ".join(repository.components)
+            return (
+                f"Types: deb\nURIs: {served}\nSuites: {' '.join(repository.suites)}\n"
+                + (f"Components: {components}\n" if components else "")
+                + f"Architectures: amd64\nSigned-By: /etc/apt/keyrings/{repository.name}.asc\n"
+            )
+        return (
+            f"[{repository.name}]\nname={repository.name}\nbaseurl={served}\nenabled=1\n"
+            f"priority=50\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/{repository.name}.asc\n"
         )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,3 +146,18 @@ def test_a_key_is_never_fetched_without_tls(tmp_path: Path) -> None:
     ran = fetch("A" * 40, tmp_path / "out", None, url="http://127.0.0.1:9/key")
     assert ran.returncode == 1
     assert "rotocol" in ran.stderr
+
+
+def test_a_site_can_name_the_address_of_its_copy_and_the_key_is_still_compared(
+    keys: Keys, tmp_path: Path
+) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(keys.folder))
+    address = tmp_path / "lent"
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("good", "other"):
+            file = keys.file(name).name
+            address.write_text(f"http://127.0.0.1:{server.server_port}/{file}\n")
+            ran = fetch(keys.fingerprints["good"], tmp_path / name, address)
+            assert ran.returncode == (0 if name == "good" else 1), ran.stderr
+        server.shutdown()

@@ -15,7 +15,7 @@ SCRIPTS = ROOTFS / "usr/lib/rocm-torch"
 PROFILE = ROOTFS / "etc/profile.d/rocm-torch.sh"
 
 
-def run(script: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def run(script: str, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(SCRIPTS / script), *map(str, words)],
         capture_output=True,
@@ -27,7 +27,7 @@ def run(script: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 def interpreter(folder: Path, *, torch: str | None = None) -> Path:
     """Make a real virtual environment; ``torch`` names a version that it gets a stand-in of."""
-    argv = [sys.executable, "-m", "venv", "--without-pip", folder]
+    argv = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
     subprocess.run(argv, check=True, timeout=120)
     if torch is not None:
         give_torch(folder, torch)
