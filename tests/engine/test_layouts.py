@@ -72,7 +72,7 @@ LAYOUTS = {
         VENV.format(folder="/opt/conda")
         + VENV.format(folder="/opt/conda/envs/py_3.12")
         + ROCM
-        + "ENV PATH=/opt/conda/envs/py_3.12/bin:/opt/conda/bin:/usr/bin:/bin\n",
+        + "ENV PATH=/opt/conda/envs/py_3.12/bin:/opt/conda/bin:$PATH\n",
         "/opt/conda/envs/py_3.12/bin/python",
     ),
     "venv": Place(

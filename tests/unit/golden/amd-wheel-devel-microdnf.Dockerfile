@@ -18,6 +18,7 @@ RUN \
     set -eu; \
     microdnf -y --setopt=install_weak_deps=0 --setopt=tsflags=nodocs install \
       ca-certificates \
+      gawk \
       python3.11 \
       shadow-utils; \
     microdnf clean all; \

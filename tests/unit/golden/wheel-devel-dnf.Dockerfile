@@ -18,6 +18,7 @@ RUN \
     set -eu; \
     dnf -y --setopt=install_weak_deps=False --setopt=tsflags=nodocs install \
       ca-certificates \
+      gawk \
       python3.11 \
       shadow-utils; \
     dnf clean all; \
