@@ -51,6 +51,12 @@ class Renderer:
             image_reference=quote.image_reference,
             json_text=quote.json_text,
             comment=quote.comment,
+            package=quote.package,
+            file_name=quote.file_name,
+            url=quote.url,
+            https_url=quote.https_url,
+            plain_word=quote.plain_word,
+            fingerprint=quote.fingerprint,
         )
 
     def sources(self, cell: Cell) -> dict[str, Digest]:

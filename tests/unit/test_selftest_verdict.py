@@ -97,6 +97,8 @@ def test_the_smoke_level_has_every_check_of_the_contract_and_requires_it_everywh
         "user-and-caches",
         "shells",
         "contents",
+        "hipify",
+        "opencl",
     }
     for backend in BACKENDS:
         assert table.required_ids("smoke", backend) == smoke

@@ -75,7 +75,7 @@ RULES: tuple[Rule, ...] = (
     Rule("INDEX_HAS_NO_SUCH_TORCH", _of("rocm-dev"), no_torch_for_dev_image),
     Rule("LIBC_BELOW_FLOOR", _WHEELS, libc_below_floor),
     Rule("GFX_NOT_SERVED", frozenset(FAMILIES) - {"distro"}, gfx_not_served),
-    Rule("COMPONENT_HAS_NO_PACKAGE", _WHEELS, no_package_repository),
+    Rule("COMPONENT_HAS_NO_PACKAGE", _WHEELS | {"distro"}, no_package_repository),
     Rule("PACKAGE_DOES_NOT_PAIR", frozenset(FAMILIES), package_objection),
 )
 

@@ -101,6 +101,21 @@ CHECKS = (
         limit_s=180,
     ),
     Check(
+        "hipify",
+        SMOKE,
+        "hipify:run",
+        "a CUDA kernel is ported and compiled for each GPU target",
+        needs_torch=False,
+        limit_s=600,
+    ),
+    Check(
+        "opencl",
+        SMOKE,
+        "opencl:run",
+        "clinfo runs, and sees the GPU where there is one",
+        needs_torch=False,
+    ),
+    Check(
         "devices",
         GPU,
         "gpu_devices:run",
