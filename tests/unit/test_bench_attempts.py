@@ -88,6 +88,25 @@ def test_what_does_not_fit_halves_its_batch_in_a_fresh_process_and_says_so() -> 
     assert "batch 256 did not fit" in outcome.detail
 
 
+def test_a_step_that_cannot_be_recorded_is_measured_eagerly_under_its_own_id() -> None:
+    asked = []
+
+    def launch(request: Mapping[str, Any], *, limit_s: float) -> Mapping[str, Any]:
+        asked.append(request["workload"]["replay"])
+        if asked[-1]:
+            return {"status": "refused", "detail": "RuntimeError: operation not permitted"}
+        return answer()
+
+    llama = BY_NAME["llama2-7b"]
+    due = another_process(Options(processes=1), llama.name, lambda: 0.0)
+    tried = attempt(llama, launch, PLAN, due, lambda _: None)
+    assert asked == [True, False]
+    data = data_of(tried, llama)
+    assert "/graph/" in data["nominal_workload"]
+    assert "/graph/" not in data["workload"]
+    assert "operation not permitted" in judge_model(data, llama).detail
+
+
 def test_a_batch_of_one_that_does_not_fit_has_no_result() -> None:
     device = Device(fits=0)
     tried = run(device)
@@ -151,16 +170,17 @@ def test_processes_that_differ_are_told() -> None:
 def test_ids_fix_everything_and_a_dtype_is_part_of_them() -> None:
     assert [workload.id for workload in ALL] == [
         "resnet50/train/b256/224/amp-bf16/channels_last/sgd/v1",
-        "bert-base/train/b32/s128/amp-bf16/contiguous/adamw/v1",
+        "bert-base/train/b32/s128/amp-bf16/contiguous/adamw/graph/v1",
         "yolov5s/train/b64/640/amp-bf16/channels_last/sgd/v1",
         "vit-b16/train/b128/224/amp-bf16/contiguous/adamw/v1",
-        "sd15-unet/infer/b1/64x64/fp16/channels_last/v1",
-        "llama2-7b/prefill/b1/s512/fp16/contiguous/v1",
-        "whisper-medium/infer/b8/encoder+32tokens/fp16/contiguous/v1",
+        "sd15-unet/infer/b1/64x64/fp16/channels_last/graph/v1",
+        "llama2-7b/prefill/b1/s512/fp16/contiguous/graph/v1",
+        "whisper-medium/infer/b8/encoder+32tokens/fp16/contiguous/graph/v1",
     ]
     assert "/amp-fp16/" in RESNET.with_dtype("fp16").id
     assert "/fp32/" in RESNET.with_dtype("fp32").id
     assert "/bf16/" in BY_NAME["llama2-7b"].with_dtype("bf16").id
+    assert "/graph/" not in BY_NAME["bert-base"].with_dtype("fp16").id
     assert RESNET.made_tiny().id.startswith("resnet50-tiny/")
 
 
