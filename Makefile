@@ -40,6 +40,7 @@ lint: venv ## style, types, import directions, rendered Dockerfiles
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/rocm-torch render --check
+	$(BIN)/rocm-torch ci github --check
 	$(BIN)/hadolint images/*/Dockerfile
 	$(BIN)/shellcheck $(SHELL_FILES)
 

@@ -10,6 +10,7 @@ from jinja2 import meta
 
 from builder.errors import Problem, RefusedError
 from builder.matrix.versions import compare
+from builder.oci import Digest
 from builder.render import quote
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Renderer:
 
     def __init__(self, templates: Mapping[str, str]) -> None:
         self._templates = dict(templates)
+        self._sources: dict[str, dict[str, Digest]] = {}
         self._environment = jinja2.Environment(
             loader=jinja2.DictLoader(self._templates),
             undefined=jinja2.StrictUndefined,
@@ -51,16 +53,22 @@ class Renderer:
             comment=quote.comment,
         )
 
-    def sources(self, cell: Cell) -> dict[str, str]:
-        """Return the text of each template that renders ``cell``, by name, imports included."""
-        found: dict[str, str] = {}
-        todo = [_template(cell)]
+    def sources(self, cell: Cell) -> dict[str, Digest]:
+        """Return the digest of each template that renders ``cell``, by name, imports included."""
+        first = _template(cell)
+        if first not in self._sources:
+            self._sources[first] = self._followed(first)
+        return self._sources[first]
+
+    def _followed(self, first: str) -> dict[str, Digest]:
+        found: dict[str, Digest] = {}
+        todo = [first]
         while todo:
             name = todo.pop()
             if name in found or name not in self._templates:
                 continue
-            found[name] = self._templates[name]
-            parsed = self._environment.parse(found[name])
+            found[name] = Digest.of(self._templates[name].encode())
+            parsed = self._environment.parse(self._templates[name])
             todo += [other for other in meta.find_referenced_templates(parsed) if other]
         return dict(sorted(found.items()))
 

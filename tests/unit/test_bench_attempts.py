@@ -182,6 +182,21 @@ def test_ids_fix_everything_and_a_dtype_is_part_of_them() -> None:
     assert "/bf16/" in BY_NAME["llama2-7b"].with_dtype("bf16").id
     assert "/graph/" not in BY_NAME["bert-base"].with_dtype("fp16").id
     assert RESNET.made_tiny().id.startswith("resnet50-tiny/")
+    assert "/graph/" not in BY_NAME["bert-base"].with_dtype("fp16").id
+
+
+def test_a_step_that_the_device_cannot_record_is_measured_as_it_is_under_another_id() -> None:
+    def launch(request: Mapping[str, Any], *, limit_s: float) -> Mapping[str, Any]:
+        assert limit_s
+        refused = {"status": "refused", "detail": "RuntimeError: capture is not possible"}
+        return refused if request["workload"]["replay"] else answer()
+
+    unet = BY_NAME["sd15-unet"]
+    tried = attempt(unet, launch, PLAN, lambda answers: len(answers) < 2, lambda words: None)
+    data = data_of(tried, unet)
+    assert "/graph/" in data["nominal_workload"]
+    assert "/graph/" not in data["workload"]
+    assert "capture" in data["eager_because"]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from builder.matrix.rules.amd_images import (
     no_torch_for_dev_image,
 )
 from builder.matrix.rules.contents import (
+    distro_not_known,
     family_has_no_such_flavour,
     gfx_not_served,
     no_package_repository,
@@ -58,6 +59,7 @@ def _of(*families: str) -> frozenset[str]:
 
 _WHEELS = _of("wheel", "amd-wheel")
 RULES: tuple[Rule, ...] = (
+    Rule("DISTRO_NOT_KNOWN", frozenset(FAMILIES), distro_not_known),
     Rule("FAMILY_HAS_NO_SUCH_FLAVOUR", frozenset(FAMILIES), family_has_no_such_flavour),
     Rule("DISTRO_HAS_NO_SUCH_TORCH", _of("distro"), distro_has_no_such_torch),
     Rule("DISTRO_HAS_NO_SUCH_PYTHON", _of("distro"), distro_has_no_such_python),
