@@ -177,6 +177,7 @@ def test_a_step_that_the_device_cannot_record_is_measured_as_it_is_under_another
     assert "/graph/" in data["nominal_workload"]
     assert "/graph/" not in data["workload"]
     assert "capture" in data["eager_because"]
+    assert "capture is not possible" in judge_model(data, unet).detail
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def judge_model(data: Mapping[str, Any], nominal: Workload) -> Outcome:
     )
     if data["did_not_fit"]:
         told += f"; batch {nominal.batch} did not fit, this is batch {data['batch']}"
+    if data["eager_because"]:
+        told += f"; not recorded as nominal, each step is launched anew: {data['eager_because']}"
     apart = data["between_processes"]
     if apart is not None and apart > 1 + LOUD_DIFFERENCE:
         told += f"; its processes differ by {apart - 1:.0%}"
