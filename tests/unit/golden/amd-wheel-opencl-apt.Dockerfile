@@ -34,6 +34,9 @@ RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list,mode=0444 \
 RUN --mount=type=bind,from=repository-keys,source=/keys,target=/mnt \
     set -eu; \
     umask 022; \
+    for list in /etc/apt/sources.list.d/*; do \
+      if grep -qsF 'https://repo.radeon.com/rocm/apt/6.2.4' "$list"; then rm "$list"; fi; \
+    done; \
     mkdir -p /etc/apt/keyrings; \
     cp /mnt/amd-rocm.asc /etc/apt/keyrings/amd-rocm.asc; \
     printf '%s\n' \
