@@ -114,5 +114,6 @@ def main(request_path: str) -> int:
         with Recorder(row["id"], folder) as recorder:
             scratch = folder / f"{row['id']}.d"
             scratch.mkdir(exist_ok=True)
-            recorder.put(_function(row["run"])(Context(cell, scratch, recorder.stage)))
+            context = Context(cell, scratch, recorder.stage, request["device"])
+            recorder.put(_function(row["run"])(context))
     return 0

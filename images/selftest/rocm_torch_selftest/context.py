@@ -25,11 +25,14 @@ class Context:
         scratch: an empty directory for the files of this run.
         stage: call it with a few words before each step; when the process hangs or dies, the
             last words are named.
+        device: ``cuda`` (torch's word for AMD's GPUs too), or ``cpu`` in a rehearsal: the code of
+            the GPU checks then runs on the CPU, as far as it can.
     """
 
     cell: Cell | None
     scratch: Path
     stage: Callable[[str], None]
+    device: str = "cuda"
 
 
 @dataclass(frozen=True)

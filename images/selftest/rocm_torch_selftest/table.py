@@ -1,48 +1,38 @@
 """Which checks there are, what each needs, and which ones a level requires.
 
-A new check is one function in ``checks/`` and one row here.
+A new check is one function in ``checks/`` and one row here or in ``gpu_table``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rocm_torch_selftest.check import (
+    CPU,
+    CUDA,
+    ENVIRONMENT,
+    EVERY_BACKEND,
+    GPU,
+    HIP,
+    LEVELS,
+    SMOKE,
+    Check,
+)
+from rocm_torch_selftest.gpu_table import GPU_CHECKS
 
-CPU = "cpu"
-HIP = "hip"
-CUDA = "cuda"
-EVERY_BACKEND = (CPU, HIP, CUDA)
-
-SMOKE = "smoke"
-GPU = "gpu"
-LEVELS = (SMOKE, GPU)
-ENVIRONMENT = "environment"  # not a level: probes that fill the document's environment
-
-
-@dataclass(frozen=True)
-class Check:
-    """One row of the table.
-
-    Attributes:
-        id: stable name; never used again for something else.
-        level: the level that it belongs to.
-        run: ``module:function``; a module name without a dot lies in ``checks/``. The function
-            takes a ``Context`` and returns an ``Outcome``.
-        about: what it shows, as a short sentence for ``--list``.
-        required: backends for which the level is not complete without it.
-        needs_torch: it imports torch, so it is not tried once torch is known not to import.
-        alone: it gets a process of its own; others of one kind share one.
-        limit_s: seconds until it counts as hanging and is ended.
-    """
-
-    id: str
-    level: str
-    run: str
-    about: str
-    required: tuple[str, ...] = EVERY_BACKEND
-    needs_torch: bool = True
-    alone: bool = False
-    limit_s: float = 60.0
-
+__all__ = [
+    "CHECKS",
+    "CPU",
+    "CUDA",
+    "ENVIRONMENT",
+    "EVERY_BACKEND",
+    "GPU",
+    "HIP",
+    "LEVELS",
+    "PROBES",
+    "SMOKE",
+    "Check",
+    "checks_of",
+    "required_ids",
+]
 
 CHECKS = (
     Check("import", SMOKE, "importing:run", "torch imports", alone=True, limit_s=120),
@@ -93,22 +83,7 @@ CHECKS = (
         needs_torch=False,
         limit_s=180,
     ),
-    Check(
-        "devices",
-        GPU,
-        "gpu_devices:run",
-        "torch sees the GPUs and each one computes",
-        alone=True,
-        limit_s=120,
-    ),
-    Check(
-        "matmul",
-        GPU,
-        "gpu_matmul:run",
-        "fp32, fp16 and bf16 products on the GPU are right",
-        alone=True,
-        limit_s=300,
-    ),
+    *GPU_CHECKS,
 )
 
 PROBES = (
