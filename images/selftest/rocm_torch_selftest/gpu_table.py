@@ -13,7 +13,7 @@ def _gpu(
     run: str,
     about: str,
     *,
-    limit_s: float = 120,
+    limit_s: float = 90,
     optional: tuple[str, ...] = (),
     needs_torch: bool = True,
 ) -> Check:
@@ -47,7 +47,7 @@ GPU_CHECKS = (
     _gpu("precision", "gpu_precision:run", "the switches for reduced precision do what they say"),
     _gpu("memory", "gpu_memory:run", "1 GiB is filled and freed, and all counters agree"),
     _gpu("transfer", "gpu_transfer:run", "bytes survive the way to the GPU and back"),
-    _gpu("conv", "gpu_conv:run", "convolutions and their gradients are right", limit_s=600),
+    _gpu("conv", "gpu_conv:run", "convolutions and their gradients are right", limit_s=480),
     _gpu(
         "attention",
         "gpu_attention:run",

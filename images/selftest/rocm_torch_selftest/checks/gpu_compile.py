@@ -27,6 +27,7 @@ def run(context: Context) -> Outcome:
     """Compile a fused function and a training step, with empty caches."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(context.scratch / "inductor")
     os.environ["TRITON_CACHE_DIR"] = str(context.scratch / "triton")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes to outlive the check
     torch, skip = usable_torch(context)
     if skip is not None:
         return skip

@@ -17,7 +17,7 @@ HIPRTC = ("libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", 
 CUDA = ("libcuda.so.1",)
 NVML = ("libnvidia-ml.so.1",)
 NVRTC = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so")
-_SYSTEM = ("/opt/rocm/lib", "/opt/rocm/lib64")
+_SYSTEM = ("/opt/rocm/lib", "/opt/rocm/lib64", "/usr/local/cuda/lib64")
 _HSA_GPU = 1  # hsa_device_type_t
 _HSA_AGENT_DEVICE = 17  # HSA_AGENT_INFO_DEVICE
 _CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
@@ -61,6 +61,10 @@ def _paths(names: Sequence[str]) -> Iterator[str]:
         for name in names:
             if (folder / name).is_file():
                 yield str(folder / name)
+        # Wheels of torch may carry a copy with a hash in its name: libnvrtc-672ee683.so.11.2.
+        for file in sorted(folder.glob(names[0].split(".")[0] + "-*.so*")):
+            if "builtins" not in file.name:
+                yield str(file)
     yield from names
 
 
