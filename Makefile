@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit lint reproduce down clean update-lock venv
+.PHONY: help demo test test-unit fuzz lint reproduce down clean update-lock venv
 
 BIN := .venv/bin
 SETUP := scripts/setup.sh
@@ -12,7 +12,9 @@ DEMO := $(BIN)/rocm-torch --lock .rocm-torch/demo.lock
 LANE := lane=cpu
 
 SHELL_FILES := scripts/setup.sh .ci/run images/rootfs/usr/local/bin/rocm-torch-entrypoint \
-    images/rootfs/usr/local/bin/rocm-torch-selftest images/rootfs/usr/lib/rocm-torch/setup-user
+    images/rootfs/usr/local/bin/rocm-torch-selftest \
+    $(addprefix images/rootfs/usr/lib/rocm-torch/,setup-user find-python wrap-python fetch-key) \
+    images/rootfs/etc/profile.d/rocm-torch.sh
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,12 +33,16 @@ test: lint ## everything that must pass, the tests against the real engine inclu
 test-unit: venv ## the tests that need no engine
 	$(BIN)/pytest -n 2 --dist loadfile tests/unit
 
+fuzz: venv ## the matrix under 100,000 hostile documents (four tests of 25,000 examples)
+	HYPOTHESIS_PROFILE=long $(BIN)/pytest -n 2 --dist load tests/unit/test_matrix_fuzz.py
+
 lint: venv ## style, types, import directions, rendered Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/rocm-torch render --check
+	$(BIN)/rocm-torch ci github --check
 	$(BIN)/hadolint images/*/Dockerfile
 	$(BIN)/shellcheck $(SHELL_FILES)
 

@@ -21,6 +21,9 @@ DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
 SPDX_JSON = "application/spdx+json"
 CYCLONEDX_JSON = "application/vnd.cyclonedx+json"
 TEST_REPORT = "application/vnd.rocm-torch.test-report.v1+json"
+BUILD_RECORD = "application/vnd.rocm-torch.build-record.v1+json"
+RUN_RECORD = "application/vnd.rocm-torch.run.v1+json"
+YANK_RECORD = "application/vnd.rocm-torch.yank.v1+json"
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"

@@ -12,10 +12,16 @@ from hypothesis import HealthCheck, settings
 
 # A slow machine is no fault of the code: no example has a deadline.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ours")
+settings.register_profile("long", parent=settings.get_profile("ours"), max_examples=25_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ours"))
 
 RUNS = Path(__file__).parents[1] / ".rocm-torch" / "test-runs"
 RUN = "ROCM_TORCH_TEST_RUN"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let whoever changed a template write the golden files anew, to review them as a diff."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/unit/golden anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from builder.cli.candidate_commands import publish_candidates, test_candidates
 from builder.cli.common import (
     DEFAULT_JOBS,
     Builder,
@@ -20,16 +20,19 @@ from builder.cli.common import (
     hold,
     open_session,
     registry_for,
-    selected,
 )
-from builder.errors import CouldNotError, IncompleteError, Problem, RefusedError, RocmTorchError
+from builder.cli.steps import (
+    built_of,
+    each,
+    locked_jobs,
+    raise_worst,
+    require_pass,
+    tell_records,
+)
+from builder.errors import Problem, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from builder.pipeline.scheduler import Needs
-    from builder.pipeline.session import Job, Session
-    from builder.report.records import BuildRecord
+    from builder.pipeline.session import Job
 
 Force = Annotated[bool, typer.Option("--force", help="Do it again, whatever the records say.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Repeat finished steps, build without cache.")]
@@ -62,7 +65,7 @@ def build(
 
     session = open_session(context)
     hold(context, session, "build")
-    todo = _jobs(session, selectors)
+    todo = locked_jobs(session, selectors)
     preflight(session, todo, force=force)
 
     def one(job: Job) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def build(
             mode="json", by_alias=True
         )
 
-    _each(session, "build", BUILD, todo, one, workers=jobs, as_json=as_json)
+    each(session, "build", BUILD, todo, one, workers=jobs, as_json=as_json)
 
 
 def selftest(
@@ -79,26 +82,39 @@ def selftest(
     level: Level = "smoke",
     force: Force = False,
     device_root: DeviceRoot = Path("/"),
+    candidate: Annotated[
+        Path | None,
+        typer.Option(help="File of candidates of another machine: test these, by digest."),
+    ] = None,
+    registry: Registry = None,
     as_json: Json = False,
 ) -> None:
-    """Run the self-test in a container of each selected image, with the host's GPU passed in."""
+    """Run the self-test in a container of each selected image, with the host's GPU passed in.
+
+    With --candidate the images come from a registry, and the reports are attached to them there.
+    """
     from builder.pipeline.release import test_needs
     from builder.pipeline.selftest import run_selftest
 
     if level not in _LEVELS:
         raise typer.BadParameter(f"{level!r} is not one of {', '.join(_LEVELS)}")
+    if candidate is not None:
+        tested = test_candidates(context, candidate, level, registry, device_root)
+        tell_records("test", tested, as_json=as_json)
+        require_pass(tested, level)
+        return
     session = open_session(context)
     hold(context, session, "test")
 
     def one(job: Job) -> dict[str, Any]:
         record = run_selftest(
-            session, _built(session, job), level, force=force, device_root=device_root
+            session, built_of(session, job), level, force=force, device_root=device_root
         )
         return record.model_dump(mode="json", by_alias=True)
 
-    todo, needs = _jobs(session, selectors), test_needs(device_root)
-    found = _each(session, f"test-{level}", needs, todo, one, workers=1, as_json=as_json)
-    _require(found, level)
+    todo, needs = locked_jobs(session, selectors), test_needs(device_root)
+    found = each(session, f"test-{level}", needs, todo, one, workers=1, as_json=as_json)
+    require_pass(found, level)
 
 
 def sbom(
@@ -112,33 +128,68 @@ def sbom(
     hold(context, session, "sbom")
 
     def one(job: Job) -> dict[str, Any]:
-        return step(session, job, _built(session, job), force=force).model_dump(
+        return step(session, job, built_of(session, job), force=force).model_dump(
             mode="json", by_alias=True
         )
 
-    _each(session, "sbom", SBOM, _jobs(session, selectors), one, workers=1, as_json=as_json)
+    each(session, "sbom", SBOM, locked_jobs(session, selectors), one, workers=1, as_json=as_json)
 
 
 def publish(
     context: typer.Context,
     selectors: Selectors = None,
     registry: Registry = None,
-    force: Force = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Do it again, and let tags move to an older image, too."),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Let a dated tag move that names another image.")
+    ] = False,
+    sequence: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Number of this run, counted as runs start: no tag moves back to an older run's.",
+            envvar="ROCM_TORCH_SEQUENCE",
+        ),
+    ] = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(help="File or folder of candidates that other machines built and tested."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Publish tested images: candidate, referrers, then tags; the gate decides."""
     from builder.pipeline.publish import publish as step
     from builder.pipeline.scheduler import PUBLISH
+    from builder.pipeline.tagging import Terms
 
     session = open_session(context)
     hold(context, session, "publish")
+    terms = Terms(sequence, overwrite=overwrite, backwards=force)
+    if candidates is not None:
+        done, errors = publish_candidates(session, candidates, registry, terms, force=force)
+        if not (as_json and errors):
+            tell_records("publish", done, as_json=as_json)
+        raise_worst(errors)
+        return
     client = registry_for(session, registry)
 
     def one(job: Job) -> dict[str, Any]:
-        record = step(session, job, _built(session, job), registry=client, force=force)
+        built = built_of(session, job)
+        record = step(session, job, built, registry=client, force=force, terms=terms)
         return record.model_dump(mode="json", by_alias=True)
 
-    _each(session, "publish", PUBLISH, _jobs(session, selectors), one, workers=1, as_json=as_json)
+    each(
+        session,
+        "publish",
+        PUBLISH,
+        locked_jobs(session, selectors),
+        one,
+        workers=1,
+        as_json=as_json,
+    )
 
 
 def release(
@@ -159,7 +210,7 @@ def release(
 
     session = open_session(context)
     hold(context, session, "release")
-    todo = _jobs(session, selectors)
+    todo = locked_jobs(session, selectors)
     client = registry_for(session, registry)
     client.ping()
     preflight(session, todo, force=fresh)
@@ -176,7 +227,7 @@ def release(
     errors = [outcome.error for outcome in outcomes if outcome.error]
     text = "\n".join(table.lines_of(rows, run_line))
     answer(document, as_json=as_json, text=lambda: typer.echo(text))
-    _raise_worst(errors)
+    raise_worst(errors)
 
 
 def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json = False) -> None:
@@ -186,7 +237,7 @@ def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json
 
     session = open_session(context)
     hold(context, session, "reproduce")
-    todo = _jobs(session, selectors)
+    todo = locked_jobs(session, selectors)
     preflight(session, todo, force=True)
     found = [step(session, job.cell) for job in todo]
     document = {
@@ -215,91 +266,3 @@ def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json
             )
             for one in different
         )
-
-
-def _jobs(session: Session, selectors: Sequence[str] | None) -> tuple[Job, ...]:
-    """Return the jobs of the selected cells; all that are not locked are told at once."""
-    jobs: list[Job] = []
-    problems: list[Problem] = []
-    for cell in selected(session, selectors):
-        try:
-            jobs.append(session.job(cell))
-        except RefusedError as error:
-            problems += error.problems
-    if problems:
-        raise RefusedError(problems)
-    return tuple(jobs)
-
-
-def _built(session: Session, job: Job) -> BuildRecord:
-    """Return the record of the current build of ``job``; a stale image is not worth a step."""
-    from builder.pipeline.build import stale_reasons
-
-    reasons = stale_reasons(session, job)
-    record = session.built(job.cell)
-    if record is None or reasons:
-        raise RefusedError(
-            Problem(
-                code="NOT_BUILT",
-                what=f"there is no current image: {', '.join(reasons)}",
-                where=job.cell.id,
-                fix=f"run `rocm-torch build {job.cell.id}`",
-            )
-        )
-    return record
-
-
-def _each(
-    session: Session,
-    step: str,
-    needs: Needs,
-    jobs: Sequence[Job],
-    one: Callable[[Job], dict[str, Any]],
-    *,
-    workers: int,
-    as_json: bool,
-) -> list[dict[str, Any]]:
-    """Run one step for each job, print its records, and raise what went wrong at the end."""
-    from builder.pipeline.chains import Chain, Task
-    from builder.pipeline.release import run, told_failure
-
-    errors: list[RocmTorchError] = []
-    done: dict[str, dict[str, Any]] = {}
-
-    def act(job: Job) -> None:
-        done[job.cell.id] = one(job)
-
-    def failed(cell: str, step: str, error: RocmTorchError) -> None:
-        errors.append(told_failure(session, cell, step, error))
-
-    chains = [Chain(job.cell.id, (Task(step, needs, partial(act, job)),)) for job in jobs]
-    run(session, chains, workers, failed)
-    records = [done[job.cell.id] for job in jobs if job.cell.id in done]
-    lines = [f"{record['cell']}  {record['digest']}" for record in records]
-    document = {"schema": f"rocm-torch/{step.partition('-')[0]}/v1", "records": records}
-    if not (as_json and errors):
-        answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
-    _raise_worst(errors)
-    return records
-
-
-def _require(records: Sequence[dict[str, Any]], level: str) -> None:
-    """Turn verdicts that are no pass into exit codes 2 and 3."""
-    for verdict, kind in (("fail", RefusedError), ("incomplete", IncompleteError)):
-        cells = [record["cell"] for record in records if record["verdict"] == verdict]
-        if cells:
-            raise kind(
-                Problem(
-                    code=f"TEST_{verdict.upper()}",
-                    what=f"level {level} of the self-test is {verdict}",
-                    where=", ".join(cells),
-                    fix="the progress lines above name the checks",
-                )
-            )
-
-
-def _raise_worst(errors: Sequence[RocmTorchError]) -> None:
-    """Raise all problems as the kind that counts most: could not, then refused, then incomplete."""
-    for kind in (CouldNotError, RefusedError, IncompleteError):
-        if any(isinstance(error, kind) for error in errors):
-            raise kind(problem for error in errors for problem in error.problems)

@@ -13,7 +13,11 @@ import typer
 
 from builder import __version__
 from builder.cli import (
+    bench_commands,
     build_commands,
+    candidate_commands,
+    ci_commands,
+    explain_commands,
     matrix_commands,
     prune_command,
     registry_commands,
@@ -43,10 +47,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 matrix_commands.register(app)
+explain_commands.register(app)
 build_commands.register(app)
 registry_commands.register(app)
 prune_command.register(app)
 verify_command.register(app)
+bench_commands.register(app)
+ci_commands.register(app)
+candidate_commands.register(app)
 
 
 def _version(wanted: bool) -> None:

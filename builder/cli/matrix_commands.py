@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,19 +46,27 @@ def matrix(
     as_json: Json = False,
 ) -> None:
     """Show the cells that the matrix comes to."""
+    from builder.matrix.nearest import nearest
+
     session = open_session(context)
     cells = selected(session, selectors)
     document: dict[str, Any] = {
         "schema": "rocm-torch/matrix/v1",
         "cells": [_cell_json(session, cell) for cell in cells],
-        "excluded": [entry.to_json() for entry in session.matrix.excluded],
+        "excluded": [
+            entry.to_json(nearest(entry.combination, session.facts))
+            for entry in session.matrix.excluded
+        ]
+        if as_json or excluded
+        else [],
     }
 
     def text() -> None:
         if excluded:
             for entry in document["excluded"]:
                 axes = " ".join(f"{key}={value}" for key, value in entry["axes"].items() if value)
-                typer.echo(f"{axes}\n  {entry['code']}: {entry['reason']}")
+                near = f"\n  nearest: {', '.join(entry['nearest'])}" if entry["nearest"] else ""
+                typer.echo(f"{axes}\n  {entry['code']}: {entry['reason']}{near}")
             return
         for entry in document["cells"]:
             state = "locked" if entry["locked"] else "unlocked: rendered, not built"
@@ -92,14 +101,31 @@ def _cell_json(session: Session, cell: Cell) -> dict[str, Any]:
 
 def check(context: typer.Context, as_json: Json = False) -> None:
     """Check the matrix; every problem is told at once, with its line."""
-    loaded = open_session(context).matrix
+    from builder.matrix.rules.lifecycle import ended
+
+    session = open_session(context)
+    loaded, today = session.matrix, datetime.now(UTC).date()
+    warnings = [
+        *(f"{warned.cell}: {warned.reason} [{warned.code}]" for warned in loaded.warnings),
+        *(
+            f"{cell.id}: {verdict.reason} [{verdict.code}]"
+            for cell in loaded.cells
+            for verdict in ended(cell, session.facts, today)
+        ),
+    ]
     document = {
         "schema": "rocm-torch/check/v1",
         "cells": len(loaded.cells),
         "excluded": len(loaded.excluded),
-        "warnings": [str(warning) for warning in loaded.warnings],
+        "warnings": warnings,
     }
-    text = f"{len(loaded.cells)} cells, {len(loaded.excluded)} combinations excluded with a reason"
+    text = "\n".join(
+        (
+            *(f"warning: {warning}" for warning in warnings),
+            f"{len(loaded.cells)} cells, {len(loaded.excluded)} combinations excluded with a "
+            f"reason, {len(warnings)} warnings",
+        )
+    )
     answer(document, as_json=as_json, text=lambda: typer.echo(text))
 
 
@@ -192,20 +218,24 @@ def plan(
 
     session = open_session(context)
     cells = selected(session, selectors)
+    orphans: tuple[str, ...] = ()
     if since is not None:
         entries = step.plan_since(session, cells, since)
     else:
         client = registry_for(session, registry) if registry else None
         entries = step.plan(session, cells, client)
+        orphans = step.orphan_tags(session, client) if client else ()
     todo = [entry for entry in entries if entry.reasons]
     document = {
         "schema": "rocm-torch/plan/v1",
         "cells": [
             {"cell": one.cell, "state": one.state, "reasons": list(one.reasons)} for one in entries
         ],
+        "orphans": list(orphans),
     }
     lines = [f"{one.cell}  {one.state}: {', '.join(one.reasons)}" for one in todo]
     lines = lines or [f"nothing to do: {len(entries)} cells are current"]
+    lines += [f"warning: no cell moves the tag {tag} any more [ORPHAN_ALIAS]" for tag in orphans]
     answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
 
 

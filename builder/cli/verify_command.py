@@ -33,7 +33,7 @@ def verify(
     session = open_session(context)
     reference = _reference(session, ref, registry)
     ours = "/" not in ref or reference.repository == session.matrix.image
-    owners = {tag: cell.id for tag, cell in session.matrix.tags.items()} if ours else None
+    owners = session.matrix.tags if ours else None
     found = step(registry_for(session, reference.registry), reference, owners=owners)
     document = {
         "schema": "rocm-torch/verify/v1",
@@ -51,7 +51,7 @@ def verify(
         answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
     if not found.holds:
         raise RefusedError(
-            Problem(f"VERIFY_{one.state.upper()}", one.detail, where=one.subject)
+            Problem(one.code or f"VERIFY_{one.state.upper()}", one.detail, where=one.subject)
             for one in found.checks
             if one.state != "ok"
         )

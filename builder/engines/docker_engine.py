@@ -170,6 +170,23 @@ class DockerEngine:
                 )
             )
 
+    def pull(self, name: str, digest: Digest) -> None:
+        """Fetch an image by its digest; ``name`` is registry and repository.
+
+        Raises:
+            CouldNotError: ``PULL_FAILED``, or the engine could not be asked.
+        """
+        with _told(f"fetch {name}@{digest}"):
+            found = self._client.images.pull(name, tag=digest).id
+        if found != digest:
+            raise CouldNotError(
+                Problem(
+                    code="PULL_FAILED",
+                    what=f"after fetching {name}@{digest} the engine has {found}",
+                    fix="use Docker with the containerd image store",
+                )
+            )
+
     def tag(self, source: str, repository: str, tags: Iterable[str]) -> None:
         """Give the image ``source`` further tags in ``repository``."""
         with _told(f"tag {source}"):

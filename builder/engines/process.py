@@ -23,6 +23,8 @@ Stream = Literal["stdout", "stderr"]
 _REDACTED = "***"
 _KEEP_LINES = 200_000
 _GRACE_SECONDS = 10.0
+# MAX_ARG_STRLEN of Linux, with the zero byte that ends a string: execve(2).
+MAX_WORD_BYTES = 131_072
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,20 @@ class Command:
             raise ValueError(f"a command needs a time limit of less than a day, not {self.timeout}")
         if any(secret and secret in word for secret in self.secrets for word in self.argv):
             raise ValueError("a secret must not stand in argv: pass it by environment or stdin")
+        longest = max(len(word.encode(errors="surrogateescape")) + 1 for word in self._words())
+        if longest > MAX_WORD_BYTES:
+            raise CouldNotError(
+                Problem(
+                    code="ARGUMENT_TOO_LONG",
+                    what=f"{self.argv[0]} would get a string of {longest} bytes in its arguments or"
+                    f" environment, and one may have {MAX_WORD_BYTES}",
+                    why='Linux refuses to start such a program ("Argument list too long")',
+                    fix="hand it over as a file",
+                )
+            )
+
+    def _words(self) -> tuple[str, ...]:
+        return (*self.argv, *(f"{name}={value}" for name, value in (self.env or {}).items()))
 
 
 @dataclass(frozen=True, slots=True)

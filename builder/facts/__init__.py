@@ -1,25 +1,50 @@
 """What is true of ROCm, torch and distributions: data with sources, and its loader."""
 
-from builder.facts.loader import load_facts
-from builder.facts.model import (
+from builder.facts.distributions import (
     Archive,
     Component,
-    Confidence,
+    ComponentPackages,
     Contents,
     Distribution,
     DistroTorch,
-    Fact,
-    Facts,
+    Lifecycle,
 )
+from builder.facts.fact import Confidence, Fact
+from builder.facts.loader import SUBJECTS, load_facts
+from builder.facts.model import Facts
+from builder.facts.rocm import (
+    DevImage,
+    GfxProducts,
+    PackageRepository,
+    Peak,
+    RocmRelease,
+    RocmSupport,
+    UpstreamImage,
+)
+from builder.facts.wheels import AmdWheel, LibcFloor, TorchWheel, WheelIndex
 
 __all__ = [
+    "SUBJECTS",
+    "AmdWheel",
     "Archive",
     "Component",
+    "ComponentPackages",
     "Confidence",
     "Contents",
+    "DevImage",
     "Distribution",
     "DistroTorch",
     "Fact",
     "Facts",
+    "GfxProducts",
+    "LibcFloor",
+    "Lifecycle",
+    "PackageRepository",
+    "Peak",
+    "RocmRelease",
+    "RocmSupport",
+    "TorchWheel",
+    "UpstreamImage",
+    "WheelIndex",
     "load_facts",
 ]

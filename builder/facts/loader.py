@@ -11,7 +11,25 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from builder.errors import Problem, RefusedError
-from builder.facts.model import Contents, Distribution, DistroTorch, Fact, Facts
+from builder.facts.distributions import (
+    ComponentPackages,
+    Contents,
+    Distribution,
+    DistroTorch,
+    Lifecycle,
+)
+from builder.facts.fact import Fact
+from builder.facts.model import Facts
+from builder.facts.rocm import (
+    DevImage,
+    GfxProducts,
+    PackageRepository,
+    Peak,
+    RocmRelease,
+    RocmSupport,
+    UpstreamImage,
+)
+from builder.facts.wheels import AmdWheel, LibcFloor, TorchWheel, WheelIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -20,7 +38,24 @@ if TYPE_CHECKING:
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SUBJECTS: Mapping[str, type[Fact]] = MappingProxyType(
-    {"distributions": Distribution, "distro_torch": DistroTorch, "contents": Contents}
+    {
+        "distributions": Distribution,
+        "distro_torch": DistroTorch,
+        "contents": Contents,
+        "component_packages": ComponentPackages,
+        "rocm_releases": RocmRelease,
+        "rocm_support": RocmSupport,
+        "upstream_images": UpstreamImage,
+        "dev_images": DevImage,
+        "wheel_indexes": WheelIndex,
+        "torch_wheels": TorchWheel,
+        "amd_wheels": AmdWheel,
+        "libc_floors": LibcFloor,
+        "gfx_products": GfxProducts,
+        "peaks": Peak,
+        "lifecycles": Lifecycle,
+        "package_repositories": PackageRepository,
+    }
 )
 _F = TypeVar("_F", bound=Fact)
 _K = TypeVar("_K", bound="Hashable")
@@ -38,24 +73,85 @@ def load_facts(directory: Path | None = None) -> Facts:
         RefusedError: a file is not readable as facts; every problem of every file is named.
     """
     root: Traversable = files("builder.facts") / "data" if directory is None else directory
-    problems = _strangers(root)
-    distributions = _read(root, "distributions", Distribution, problems)
-    torches = _read(root, "distro_torch", DistroTorch, problems)
-    contents = _read(root, "contents", Contents, problems)
-    by_name = _index(distributions, "distributions", lambda entry: entry.name, problems)
-    _index(torches, "distro_torch", lambda entry: (entry.distro, entry.torch), problems)
-    table = _index(contents, "contents", lambda entry: (entry.family, entry.flavour), problems)
-    problems += [
+    book = _Book(root)
+    torches = book.entries(DistroTorch)
+    images = book.entries(UpstreamImage)
+    facts = Facts(
+        distributions=book.index(Distribution, lambda entry: entry.name),
+        distro_torch=_grouped(torches),
+        contents=book.index(Contents, lambda entry: (entry.family, entry.flavour)),
+        rocm_releases=book.index(RocmRelease, lambda entry: entry.version),
+        rocm_support=book.index(RocmSupport, lambda entry: entry.rocm),
+        upstream_images=MappingProxyType(
+            {
+                (image.distro, image.rocm, image.torch, image.python): image
+                for image in reversed(images)
+                if image.distro and image.rocm and image.torch and image.python
+            }
+        ),
+        upstream_tags=MappingProxyType({image.tag: image for image in images}),
+        dev_images=book.index(DevImage, lambda entry: (entry.distro, entry.rocm)),
+        wheel_indexes=book.index(WheelIndex, lambda entry: entry.rocm),
+        torch_wheels=book.index(TorchWheel, lambda entry: (entry.index, entry.torch)),
+        amd_wheels=book.index(AmdWheel, lambda entry: (entry.rocm, entry.torch)),
+        libc_floors=book.index(LibcFloor, lambda entry: entry.platform),
+        gfx_products=book.index(GfxProducts, lambda entry: entry.gfx),
+        peaks=book.index(Peak, lambda entry: (entry.product, entry.dtype)),
+        lifecycles=book.index(Lifecycle, lambda entry: (entry.axis, entry.value)),
+        package_repositories=book.entries(PackageRepository),
+        component_packages=book.entries(ComponentPackages),
+        subjects=MappingProxyType({name: book.read(name) for name in SUBJECTS}),
+    )
+    book.index(DistroTorch, lambda entry: (entry.distro, entry.torch))
+    book.problems += [
         _problem("distro_torch", f'"{entry.distro}" is not a distribution of distributions.yaml')
         for entry in torches
-        if entry.distro not in by_name
+        if entry.distro not in facts.distributions
     ]
-    if problems:
-        raise RefusedError(problems)
+    if book.problems:
+        raise RefusedError(book.problems)
+    return facts
+
+
+def _grouped(torches: tuple[DistroTorch, ...]) -> Mapping[str, tuple[DistroTorch, ...]]:
     grouped: dict[str, tuple[DistroTorch, ...]] = {}
     for entry in torches:
         grouped[entry.distro] = (*grouped.get(entry.distro, ()), entry)
-    return Facts(MappingProxyType(by_name), MappingProxyType(grouped), MappingProxyType(table))
+    return MappingProxyType(grouped)
+
+
+class _Book:
+    """The files of one folder, each read once, and what is wrong with them."""
+
+    def __init__(self, root: Traversable) -> None:
+        self._root = root
+        self._read: dict[str, tuple[Fact, ...]] = {}
+        self.problems = _strangers(root)
+
+    def read(self, subject: str) -> tuple[Fact, ...]:
+        """Return the entries of a subject."""
+        if subject not in self._read:
+            self._read[subject] = _read(self._root, subject, SUBJECTS[subject], self.problems)
+        return self._read[subject]
+
+    def entries(self, kind: type[_F]) -> tuple[_F, ...]:
+        """Return the entries of the one subject that has entries of this kind."""
+        entries = self.read(_subject(kind))
+        return tuple(entry for entry in entries if isinstance(entry, kind))
+
+    def index(self, kind: type[_F], key: Callable[[_F], _K]) -> Mapping[_K, _F]:
+        """Return the same by a key that no two entries may share."""
+        table: dict[_K, _F] = {}
+        for entry in self.entries(kind):
+            if key(entry) in table:
+                told = f"two entries are about {key(entry)}"
+                self.problems.append(_problem(_subject(kind), told))
+            table[key(entry)] = entry
+        return MappingProxyType(table)
+
+
+def _subject(kind: type[Fact]) -> str:
+    return next(name for name, other in SUBJECTS.items() if other is kind)
 
 
 def _strangers(root: Traversable) -> list[Problem]:
@@ -85,20 +181,6 @@ def _read(
             read = repr(item["input"])[:80]
             problems.append(_problem(subject, f"entry {place}: {item['msg']}; read {read}"))
     return ()
-
-
-def _index(
-    entries: tuple[_F, ...],
-    subject: str,
-    key: Callable[[_F], _K],
-    problems: list[Problem],
-) -> dict[_K, _F]:
-    table: dict[_K, _F] = {}
-    for entry in entries:
-        if key(entry) in table:
-            problems.append(_problem(subject, f"two entries are about {key(entry)}"))
-        table[key(entry)] = entry
-    return table
 
 
 def _problem(subject: str, what: str) -> Problem:

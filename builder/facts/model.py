@@ -1,131 +1,31 @@
-"""The types of the facts: frozen values, each with its source and how sure it is."""
+"""All facts as one frozen value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Confidence = Literal["seen", "inferred"]
-PackageManager = Literal["apt", "dnf", "microdnf"]
-Backend = Literal["cpu", "hip"]
-Component = Literal[
-    "amd-smi",
-    "clinfo",
-    "g++",
-    "gcc",
-    "hipcc",
-    "hipify-perl",
-    "python-headers",
-    "rocm-smi",
-    "rocminfo",
-    "rocprof",
-    "torchaudio",
-    "torchvision",
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """Something that is true of the outside world.
-
-    Attributes:
-        source: where it was read: a document, a package, a URL.
-        confidence: ``seen`` in the source, or ``inferred``, which may warn and never rejects.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
-
-    source: str
-    confidence: Confidence
-
-
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """A package archive of a distribution: what apt reads, what a base is bootstrapped from.
-
-    Attributes:
-        uri: root of the archive, without a trailing slash.
-        suites: e.g. ``trixie`` and ``trixie-updates``.
-        components: e.g. ``main``.
-        keyring: path of the keyring that signs it, as the distribution installs it.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
-
-    uri: str
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    keyring: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution(Fact):
-    """A plain distribution.
-
-    Attributes:
-        name: the value of the axis ``distro``: ``debian13``, ``ubuntu22.04``.
-        title: the name for people.
-        os_id: ``ID`` of its os-release.
-        version_id: ``VERSION_ID`` of its os-release.
-        codename: ``VERSION_CODENAME`` of its os-release; ``None`` where it has none.
-        base_ref: the canonical image reference for FROM, registry and tag included.
-        package_manager: the program that installs its packages.
-        python: the version of its own ``python3``.
-        glibc: the version of its C library.
-        glibcxx: the highest GLIBCXX symbol version of its libstdc++, where known.
-        archives: where its packages come from.
-    """
-
-    name: str
-    title: str
-    os_id: str
-    version_id: str
-    codename: str | None = None
-    base_ref: str
-    package_manager: PackageManager
-    python: str
-    glibc: str
-    glibcxx: str | None = None
-    archives: tuple[Archive, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistroTorch(Fact):
-    """A torch that a distribution packages itself (base family ``distro``).
-
-    Attributes:
-        distro: the distribution's name.
-        torch: the value of the axis ``torch``.
-        python: the Python it is built for.
-        torch_version: what ``torch.__version__`` says there.
-        package_version: the version of the distribution's package.
-        backend: ``cpu`` or ``hip``.
-        packages: the packages of an image of this family, sorted.
-        pip_check_known: the lines that ``pip check`` prints there from the start.
-        unpacked_bytes: about the size of the image's file system, to see whether it fits.
-    """
-
-    distro: str
-    torch: str
-    python: str
-    torch_version: str
-    package_version: str | None = None
-    backend: Backend = "cpu"
-    packages: tuple[str, ...]
-    pip_check_known: tuple[str, ...] = ()
-    unpacked_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents(Fact):
-    """What an image of a family and flavour must contain, by names that the self-test knows."""
-
-    family: str
-    flavour: str
-    components: tuple[Component, ...]
+    from builder.facts.distributions import (
+        ComponentPackages,
+        Contents,
+        Distribution,
+        DistroTorch,
+        Lifecycle,
+    )
+    from builder.facts.fact import Fact
+    from builder.facts.rocm import (
+        DevImage,
+        GfxProducts,
+        PackageRepository,
+        Peak,
+        RocmRelease,
+        RocmSupport,
+        UpstreamImage,
+    )
+    from builder.facts.wheels import AmdWheel, LibcFloor, TorchWheel, WheelIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +36,38 @@ class Facts:
         distributions: by name.
         distro_torch: the builds of torch that a distribution packages, by its name.
         contents: by base family and flavour.
+        rocm_releases: by version.
+        rocm_support: by release.
+        upstream_images: the tags that are a base, by distro, rocm, torch and python.
+        upstream_tags: every tag that was seen, by its text.
+        dev_images: by distro and rocm.
+        wheel_indexes: by the value of the axis ``rocm``.
+        torch_wheels: by index name and torch.
+        amd_wheels: by rocm and torch.
+        libc_floors: by platform tag.
+        gfx_products: by target.
+        peaks: by product and dtype.
+        lifecycles: by axis and value.
+        package_repositories: all of them.
+        component_packages: all of them.
+        subjects: every entry, by the name of its file.
     """
 
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     distro_torch: Mapping[str, tuple[DistroTorch, ...]] = field(default_factory=dict)
     contents: Mapping[tuple[str, str], Contents] = field(default_factory=dict)
+    rocm_releases: Mapping[str, RocmRelease] = field(default_factory=dict)
+    rocm_support: Mapping[str, RocmSupport] = field(default_factory=dict)
+    upstream_images: Mapping[tuple[str, str, str, str], UpstreamImage] = field(default_factory=dict)
+    upstream_tags: Mapping[str, UpstreamImage] = field(default_factory=dict)
+    dev_images: Mapping[tuple[str, str], DevImage] = field(default_factory=dict)
+    wheel_indexes: Mapping[str, WheelIndex] = field(default_factory=dict)
+    torch_wheels: Mapping[tuple[str, str], TorchWheel] = field(default_factory=dict)
+    amd_wheels: Mapping[tuple[str, str], AmdWheel] = field(default_factory=dict)
+    libc_floors: Mapping[str, LibcFloor] = field(default_factory=dict)
+    gfx_products: Mapping[str, GfxProducts] = field(default_factory=dict)
+    peaks: Mapping[tuple[str, str], Peak] = field(default_factory=dict)
+    lifecycles: Mapping[tuple[str, str], Lifecycle] = field(default_factory=dict)
+    package_repositories: tuple[PackageRepository, ...] = ()
+    component_packages: tuple[ComponentPackages, ...] = ()
+    subjects: Mapping[str, tuple[Fact, ...]] = field(default_factory=dict)

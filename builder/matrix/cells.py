@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date  # noqa: TC003 - dataclass fields are read at run time
+from typing import Literal
+
+from builder.facts.distributions import PackageManager  # noqa: TC001 - dataclass fields are read at run time
+
+IndexStyle = Literal["simple", "flat"]
+PythonProvider = Literal["base", "distro", "uv"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +21,62 @@ class Base:
 
     family: str
     ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A package repository that an image adds to those of its distribution.
+
+    Attributes:
+        name: a file name without its ending, such as ``amd-rocm``.
+        uri: root of the repository.
+        suites: for apt; empty for dnf.
+        components: for apt; empty for dnf.
+        key_url: where the key that signs it is published.
+        key_fingerprint: 40 upper-case hexadecimal digits; the build stops at any other key.
+        origin: the ``Origin`` of its Release file, for apt's pin.
+        packages: what is installed from it.
+    """
+
+    name: str
+    uri: str
+    key_url: str
+    key_fingerprint: str
+    packages: tuple[str, ...]
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """Where torch comes from as a wheel.
+
+    Attributes:
+        index: URL of the index that has the torch of this ROCm.
+        style: ``simple`` for PEP 503 and 691, ``flat`` for a page of links (``--find-links``).
+        requirements: exact pins with the local version, ``torch==2.7.1+rocm6.2.4``.
+        others: URL of the index that has what torch needs and ``index`` has not.
+    """
+
+    index: str
+    style: IndexStyle
+    requirements: tuple[str, ...]
+    others: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Where Python comes from.
+
+    Attributes:
+        provider: ``base`` for the interpreter that the base image has torch in, which is found in
+            the image; ``distro`` for a package of the distribution; ``uv`` for a standalone build.
+        executable: name of the distribution's program, ``python3.11``; ``None`` elsewhere.
+    """
+
+    provider: PythonProvider
+    executable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +149,10 @@ class Cell:
     expected: Expected
     gfx: tuple[str, ...] = ()
     policy: Policy = field(default_factory=Policy)
+    package_manager: PackageManager = "apt"
     packages: tuple[str, ...] = ()
+    repositories: tuple[Repository, ...] = ()
+    interpreter: Interpreter = Interpreter("distro", "python3")
+    wheels: Wheels | None = None
     unpacked_bytes: int | None = None
     ranking: Ranking = field(default_factory=Ranking)

@@ -7,10 +7,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from builder.errors import Problem
-from builder.matrix.expand import axis_value, lane_values, named
-from builder.matrix.families import FAMILIES
+from builder.matrix.expand import lane_values, named, values_of
+from builder.matrix.families import families_of
 from builder.matrix.problems import near
 from builder.matrix.schema import AXES
+from builder.matrix.versions import series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,13 +34,14 @@ def check(matrix: MatrixSource, facts: Facts, where: Where) -> list[Problem]:
         facts: what values are measured against.
         where: turns a path into the file into ``file:line``.
     """
-    problems = list(_two_defaults(matrix, where))
+    problems = list(_two_defaults(matrix, facts, where))
     for name, lane in matrix.lanes.items():
         here = _under(where, ("lanes", name))
         problems += _rocm_axis(name, lane, where)
         for axis in AXES:
             problems += _axis(lane, axis, facts, here)
         problems += _prefer(matrix, lane, here)
+        problems += _includes(lane, facts, here)
         problems += _excludes(lane, facts, here)
     return problems
 
@@ -119,27 +121,35 @@ def _some(names: list[str]) -> str:
     return ", ".join(unique[:4]) + more
 
 
-def _two_defaults(matrix: MatrixSource, where: Where) -> Iterator[Problem]:
-    """One lane at most gives the widest tags of ROCm, and one those of the CPU."""
-    for on_cpu, kind in ((False, "ROCm"), (True, "CPU")):
-        marked = [
-            name
-            for name, lane in matrix.lanes.items()
-            if lane.default and FAMILIES[lane.base].on_cpu is on_cpu
-        ]
-        for name in marked[1:]:
-            yield Problem(
-                "TWO_DEFAULT_LANES",
-                f'The {kind} lanes "{marked[0]}" ({where(("lanes", marked[0], "default"))}) and '
-                f'"{name}" are both marked as default.',
-                where=where(("lanes", name, "default")),
-                why="The widest tags come from one lane.",
-                fix="Keep `default: true` in one of them.",
-            )
+def _two_defaults(matrix: MatrixSource, facts: Facts, where: Where) -> Iterator[Problem]:
+    """One lane at most gives the widest tags of a ROCm series, and one those of the CPU."""
+    first: dict[str, str] = {}
+    for name, lane in matrix.lanes.items():
+        if not lane.default:
+            continue
+        for kind in sorted(_series_of(lane, facts)):
+            other = first.setdefault(kind, name)
+            if other != name:
+                yield Problem(
+                    "TWO_DEFAULT_LANES",
+                    f'The lanes "{other}" ({where(("lanes", other, "default"))}) and '
+                    f'"{name}" are both marked as default for {kind}.',
+                    where=where(("lanes", name, "default")),
+                    why="The widest tags come from one lane.",
+                    fix="Keep `default: true` in one of them.",
+                )
+                break
+
+
+def _series_of(lane: LaneSource, facts: Facts) -> set[str]:
+    """Return what the widest tags of a lane are about."""
+    if families_of(lane.base)[0].on_cpu:
+        return {"the CPU"}
+    return {f"ROCm {series(value)}" for value in lane_values(lane, "rocm", facts)}
 
 
 def _rocm_axis(name: str, lane: LaneSource, where: Where) -> Iterator[Problem]:
-    on_cpu = FAMILIES[lane.base].on_cpu
+    on_cpu = families_of(lane.base)[0].on_cpu
     if on_cpu and lane.rocm:
         yield Problem(
             "ROCM_ON_THE_CPU",
@@ -158,13 +168,12 @@ def _rocm_axis(name: str, lane: LaneSource, where: Where) -> Iterator[Problem]:
 
 def _axis(lane: LaneSource, axis: str, facts: Facts, where: Where) -> Iterator[Problem]:
     """Name values that nothing knows, and values that are written twice."""
-    family = FAMILIES[lane.base]
-    releases = family.releases(axis, facts)
-    known = facts.distributions.keys() if axis == "distro" else releases
+    known = _known(lane, axis, facts)
     seen: dict[str, int] = {}
     for index, text in enumerate(getattr(lane, axis)):
-        value = axis_value(axis, text, releases)
-        if known is not None and value not in known:
+        meant = values_of(lane, axis, text, facts)
+        value = meant[0]
+        if known is not None and not known.intersection(meant):
             yield Problem(
                 "UNKNOWN_AXIS_VALUE",
                 f'"{text}" is not a known {axis}.',
@@ -183,6 +192,19 @@ def _axis(lane: LaneSource, axis: str, facts: Facts, where: Where) -> Iterator[P
         seen.setdefault(value, index)
 
 
+def _known(lane: LaneSource, axis: str, facts: Facts) -> frozenset[str] | None:
+    """Return the values that some family of the lane knows; ``None`` where all may be."""
+    if axis == "distro":
+        return frozenset(facts.distributions)
+    known: frozenset[str] = frozenset()
+    for family in families_of(lane.base):
+        releases = family.releases(axis, facts)
+        if releases is None:
+            return None
+        known |= releases
+    return known
+
+
 def _prefer(matrix: MatrixSource, lane: LaneSource, where: Where) -> Iterator[Problem]:
     for axis in ("distro", "python"):
         known = {value for other in lanes(matrix) for value in getattr(other, axis)}
@@ -194,6 +216,35 @@ def _prefer(matrix: MatrixSource, lane: LaneSource, where: Where) -> Iterator[Pr
                     where=where(("prefer", axis, index)),
                     fix=near(value, known),
                 )
+
+
+def _includes(lane: LaneSource, facts: Facts, where: Where) -> Iterator[Problem]:
+    for index, item in enumerate(lane.include):
+        here = _under(where, ("include", index))
+        new = False
+        for axis, values in named(item):
+            known = _known(lane, axis, facts)
+            present = {
+                v for text in getattr(lane, axis) for v in values_of(lane, axis, text, facts)
+            }
+            for position, text in enumerate(values):
+                meant = set(values_of(lane, axis, text, facts))
+                new = new or not meant <= present
+                if known is not None and not known.intersection(meant):
+                    yield Problem(
+                        "UNKNOWN_AXIS_VALUE",
+                        f'An include names the {axis} "{text}", which is not a known {axis}.',
+                        where=here((axis, position)),
+                        fix=near(text, known),
+                    )
+        if not new:
+            yield Problem(
+                "INCLUDE_ADDS_NOTHING",
+                "An include adds no combination that the lane does not have.",
+                where=where(("include", index)),
+                why="Each of its values stands among the lane's own.",
+                fix="Remove it, or name a value that is new.",
+            )
 
 
 def _excludes(lane: LaneSource, facts: Facts, where: Where) -> Iterator[Problem]:
@@ -214,13 +265,12 @@ def _exclude_values(
     lane: LaneSource, axis: str, values: tuple[str, ...], facts: Facts, where: Where, path: Path
 ) -> Iterator[Problem]:
     present = lane_values(lane, axis, facts)
-    releases = FAMILIES[lane.base].releases(axis, facts)
     for position, text in enumerate(values):
         try:
-            value = axis_value(axis, text, releases)
+            meant = values_of(lane, axis, text, facts)
         except ValueError:
-            value = text
-        if value not in present:
+            meant = (text,)
+        if not set(meant).intersection(present):
             yield Problem(
                 "EXCLUDE_MATCHES_NOTHING",
                 f'An exclude names the {axis} "{text}", which the lane does not have.',

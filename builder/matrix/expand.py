@@ -1,49 +1,58 @@
-"""Lanes to cells: the product of each lane, less what the matrix excludes and what no rule allows.
+"""Lanes to cells: what each lane comes to, less what it excludes and what no rule allows.
 
-The order is fixed: product, then `exclude:`, then the rules. The result does not depend on the
-order in which lanes, axes or values are written.
+The order is fixed: the product of the axes, then `include:` adds, then `exclude:` drops (it wins),
+then the rules. With `base: auto` the first family that the rules allow is taken. The result does
+not depend on the order in which lanes, axes or values are written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import TYPE_CHECKING
 
 from builder.matrix.cells import Cell, Policy, Ranking, Waiver
-from builder.matrix.families import FAMILIES, Combination
-from builder.matrix.rules import judge
+from builder.matrix.families import Combination, families_of
+from builder.matrix.families.model import Specification
+from builder.matrix.rules import judge, rejected
 from builder.matrix.schema import AXES, LEVELS
 from builder.matrix.versions import normalise, normalise_python, python_key, resolve, version_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from builder.facts import Facts
-    from builder.matrix.rules import Verdict
-    from builder.matrix.schema import ExcludeSource, LaneSource, MatrixSource, PolicySource
+    from builder.matrix.families import Family
+    from builder.matrix.rules.verdict import Verdict
+    from builder.matrix.schema import AxesSource, LaneSource, MatrixSource, PolicySource
 
 EXCLUDED_BY_MATRIX = "EXCLUDED_BY_MATRIX"
 
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A combination that is not built, and why."""
+    """A combination that is not built, and why.
 
-    lane: str
-    axes: tuple[tuple[str, str | None], ...]
+    Attributes:
+        combination: the axis values, with the family that was tried last.
+        code: stable identifier of the reason.
+        reason: one sentence.
+        source: of the fact that it rests on; ``None`` where the matrix itself excludes it.
+    """
+
+    combination: Combination
     code: str
     reason: str
     source: str | None = None
-    nearest: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, object]:
-        """Return the form of ``matrix --json``."""
+    def to_json(self, nearest: Iterable[str] = ()) -> dict[str, object]:
+        """Return the form of ``matrix --json``; ``nearest`` are ids of what does exist."""
         return {
-            "axes": dict(self.axes),
+            "lane": self.combination.lane,
+            "axes": self.combination.axes,
             "code": self.code,
             "reason": self.reason,
-            "nearest": list(self.nearest),
+            "nearest": list(nearest),
         }
 
 
@@ -77,20 +86,34 @@ def expand(matrix: MatrixSource, facts: Facts) -> Expansion:
     warnings: list[Warned] = []
     for name, lane in matrix.lanes.items():
         maker = _LaneExpansion(name, lane, facts)
-        for combination in maker.combinations():
-            told = maker.exclusion(combination)
-            verdicts = () if told else judge(combination, facts)
-            if told or (verdicts and verdicts[-1].confidence == "seen"):
-                excluded.append(told or _rejected(combination, verdicts[-1]))
+        for alternatives in maker.combinations():
+            reason = maker.exclusion(alternatives)
+            if reason is not None:
+                excluded.append(Excluded(alternatives[0], EXCLUDED_BY_MATRIX, reason))
+                continue
+            combination, verdicts = chosen(alternatives, facts)
+            if rejected(verdicts):
+                excluded.append(_rejected(combination, verdicts[-1]))
                 continue
             cells.append(maker.cell(combination))
             warnings += [
                 Warned(combination.id, item.code, item.reason, item.source) for item in verdicts
             ]
     cells.sort(key=_order)
-    excluded.sort(key=lambda item: (item.lane, [(name, value or "") for name, value in item.axes]))
+    excluded.sort(key=lambda item: (item.combination.lane, item.combination.id, item.code))
     warnings.sort(key=lambda item: (item.cell, item.code))
     return Expansion(tuple(cells), tuple(excluded), tuple(warnings))
+
+
+def chosen(
+    alternatives: tuple[Combination, ...], facts: Facts
+) -> tuple[Combination, tuple[Verdict, ...]]:
+    """Return the first alternative that rules allow with its warnings, else the last one."""
+    for combination in alternatives:
+        verdicts = judge(combination, facts)
+        if not rejected(verdicts):
+            break
+    return combination, verdicts
 
 
 def axis_value(axis: str, text: str, releases: frozenset[str] | None) -> str:
@@ -106,11 +129,22 @@ def axis_value(axis: str, text: str, releases: frozenset[str] | None) -> str:
     return normalise_python(text) if axis == "python" else text
 
 
+def values_of(lane: LaneSource, axis: str, text: str, facts: Facts) -> tuple[str, ...]:
+    """Return what one written value of an axis means, by each family that the lane may use."""
+    found = (
+        axis_value(axis, text, family.releases(axis, facts)) for family in families_of(lane.base)
+    )
+    return tuple(dict.fromkeys(found))
+
+
 def lane_values(lane: LaneSource, axis: str, facts: Facts) -> tuple[str, ...]:
-    """Return the values of one axis of a lane in normal form, each once."""
-    releases = FAMILIES[lane.base].releases(axis, facts)
-    values: tuple[str, ...] = getattr(lane, axis)
-    return tuple(dict.fromkeys(axis_value(axis, text, releases) for text in values))
+    """Return the values of one axis of a lane in normal form, each once, includes among them."""
+    written: list[str] = [*getattr(lane, axis)]
+    for item in lane.include:
+        written += getattr(item, axis) or ()
+    return tuple(
+        dict.fromkeys(value for text in written for value in values_of(lane, axis, text, facts))
+    )
 
 
 class _LaneExpansion:
@@ -120,7 +154,7 @@ class _LaneExpansion:
         self.name = name
         self.lane = lane
         self.facts = facts
-        self.family = FAMILIES[lane.base]
+        self.families = families_of(lane.base)
         self.policy = _policy(lane.policy)
         self.gfx = tuple(sorted(set(lane.gfx)))
         self.ranking = Ranking(
@@ -129,32 +163,82 @@ class _LaneExpansion:
             tuple(normalise_python(text) for text in lane.prefer.python),
         )
         self.excludes = [(self._wanted(item), item.reason) for item in lane.exclude]
+        self._values: dict[tuple[str, str, str], str] = {}
+        self._releases = {
+            (family.name, axis): family.releases(axis, facts)
+            for family in self.families
+            for axis in AXES
+        }
 
-    def combinations(self) -> Iterator[Combination]:
-        distros, rocms, torches, pythons, flavours = (
-            lane_values(self.lane, axis, self.facts) for axis in AXES
+    def combinations(self) -> Iterator[tuple[Combination, ...]]:
+        """Yield each element of the product, and of the includes, by each family in turn."""
+        seen: set[str] = set()
+        for written in self._written():
+            alternatives = tuple(self._combination(family, written) for family in self.families)
+            if alternatives[0].id not in seen:
+                seen.add(alternatives[0].id)
+                yield alternatives
+
+    def _written(self) -> Iterator[tuple[str | None, ...]]:
+        on_cpu = self.families[0].on_cpu
+        for item in (None, *self.lane.include):
+            values = [
+                (item and getattr(item, axis)) or getattr(self.lane, axis) or (None,)
+                for axis in AXES
+            ]
+            if on_cpu:
+                values[AXES.index("rocm")] = (None,)
+            yield from product(*values)
+
+    def _combination(self, family: Family, written: tuple[str | None, ...]) -> Combination:
+        values = (
+            text if text is None else self._normal(family, axis, text)
+            for axis, text in zip(AXES, written, strict=True)
         )
-        releases = (None,) if self.family.on_cpu or not rocms else rocms
-        for distro, rocm, torch, python, flavour in product(
-            distros, releases, torches, pythons, flavours
-        ):
-            yield Combination(self.name, self.lane.base, distro, rocm, torch, python, flavour)
+        distro, rocm, torch, python, flavour = values
+        return Combination(
+            self.name,
+            family.name,
+            distro or "",
+            rocm,
+            torch or "",
+            python or "",
+            flavour or "",
+            self.gfx,
+            self.lane.python_packages,
+        )
 
-    def _wanted(self, item: ExcludeSource) -> dict[str, frozenset[str]]:
+    def _normal(self, family: Family, axis: str, text: str) -> str:
+        key = (family.name, axis, text)
+        if key not in self._values:
+            self._values[key] = axis_value(axis, text, self._releases[family.name, axis])
+        return self._values[key]
+
+    def _wanted(self, item: AxesSource) -> dict[str, frozenset[str]]:
         """Return the values of an exclude by axis, in normal form where they are versions."""
-        return {axis: frozenset(_normal(axis, values, self)) for axis, values in named(item)}
+        return {
+            axis: frozenset(value for text in values for value in self._meant(axis, text))
+            for axis, values in named(item)
+        }
 
-    def exclusion(self, combination: Combination) -> Excluded | None:
+    def _meant(self, axis: str, text: str) -> tuple[str, ...]:
+        try:
+            return values_of(self.lane, axis, text, self.facts)
+        except ValueError:
+            return (text,)
+
+    def exclusion(self, alternatives: tuple[Combination, ...]) -> str | None:
+        """Return the reason of the exclude that drops it."""
         if not self.excludes:
             return None
-        axes = combination.axes
+        tables = [combination.axes for combination in alternatives]
         for wanted, reason in self.excludes:
-            if wanted and all(axes[axis] in values for axis, values in wanted.items()):
-                return Excluded(self.name, tuple(axes.items()), EXCLUDED_BY_MATRIX, reason)
+            if wanted and any(_matches(wanted, axes) for axes in tables):
+                return reason
         return None
 
     def cell(self, combination: Combination) -> Cell:
-        made = self.family.specify(combination, self.facts)
+        made = families_of(combination.family)[0].specify(combination, self.facts)
         return Cell(
             id=combination.id,
             lane=self.name,
@@ -163,40 +247,28 @@ class _LaneExpansion:
             torch=combination.torch,
             python=combination.python,
             flavour=combination.flavour,
-            base=made.base,
-            expected=made.expected,
-            gfx=self.gfx,
             policy=self.policy,
-            packages=made.packages,
-            unpacked_bytes=made.unpacked_bytes,
             ranking=self.ranking,
+            package_manager=self.facts.distributions[combination.distro].package_manager,
+            **{name: getattr(made, name) for name in _SPECIFIED},
         )
 
 
-def named(item: ExcludeSource) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the axes that an exclude names, with the values as written."""
+_SPECIFIED = tuple(field.name for field in fields(Specification))
+
+
+def named(item: AxesSource) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the axes that an exclude or include names, with the values as written."""
     pairs = ((axis, getattr(item, axis)) for axis in AXES)
     return [(axis, values) for axis, values in pairs if values]
 
 
-def _normal(axis: str, values: tuple[str, ...], lane: _LaneExpansion) -> Iterator[str]:
-    releases = lane.family.releases(axis, lane.facts)
-    for text in values:
-        try:
-            yield axis_value(axis, text, releases)
-        except ValueError:
-            yield text
+def _matches(wanted: Mapping[str, frozenset[str]], axes: Mapping[str, str | None]) -> bool:
+    return all(axes[axis] in values for axis, values in wanted.items())
 
 
 def _rejected(combination: Combination, verdict: Verdict) -> Excluded:
-    return Excluded(
-        combination.lane,
-        tuple(combination.axes.items()),
-        verdict.code,
-        verdict.reason,
-        verdict.source,
-        verdict.nearest,
-    )
+    return Excluded(combination, verdict.code, verdict.reason, verdict.source)
 
 
 def _policy(source: PolicySource) -> Policy:

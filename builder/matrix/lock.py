@@ -51,6 +51,38 @@ class ArchiveState:
 
 
 @dataclass(frozen=True, slots=True)
+class LockedWheel:
+    """One wheel: the project and version, its file name, the hash of the file, and where it was."""
+
+    name: str
+    version: str
+    file: str
+    sha256: Digest
+    url: str
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read the JSON form."""
+        return cls(
+            name=str(value["name"]),
+            version=str(value["version"]),
+            file=str(value["file"]),
+            sha256=Digest(value["sha256"]),
+            url=str(value["url"]),
+        )
+
+    def to_json(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "file": self.file,
+            "sha256": self.sha256,
+            "url": self.url,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class LockedCell:
     """What one cell resolved to.
 
@@ -59,12 +91,14 @@ class LockedCell:
         origin: where the base came from: a registry, or a bootstrap from the package archive.
         archives: the package archives that the build reads.
         epoch: seconds since 1970, the one time that an image may contain.
+        wheels: every wheel that the image installs, those that torch needs included, by name.
     """
 
     base: Digest
     origin: BaseOrigin
     archives: tuple[ArchiveState, ...]
     epoch: int
+    wheels: tuple[LockedWheel, ...] = ()
 
     @property
     def created(self) -> datetime:
@@ -82,6 +116,7 @@ class LockedCell:
             origin=origin,
             archives=tuple(ArchiveState.from_json(entry) for entry in value["archives"]),
             epoch=int(value["epoch"]),
+            wheels=tuple(LockedWheel.from_json(entry) for entry in value.get("wheels", ())),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -90,6 +125,7 @@ class LockedCell:
             "base": {"digest": self.base, "origin": self.origin},
             "archives": [archive.to_json() for archive in self.archives],
             "epoch": self.epoch,
+            **({"wheels": [wheel.to_json() for wheel in self.wheels]} if self.wheels else {}),
         }
 
 

@@ -26,6 +26,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "waiver": schema.WaiverSource,
     "prefer": schema.PreferSource,
     "exclude": schema.ExcludeSource,
+    "ci": schema.CiSource,
 }
 _PATTERNS = {
     VERSION_PATTERN: ("a version", 'Write two or three numbers in quotes, such as "6.2.4".'),
@@ -38,6 +39,10 @@ _PATTERNS = {
     schema.LANE_PATTERN: (
         "a lane name",
         "Start with a letter; use small letters, digits, dots and hyphens.",
+    ),
+    schema.RUNNER_PATTERN: (
+        "a label of a machine",
+        "Use letters, digits, dots, underscores and hyphens, such as self-hosted.",
     ),
     schema.SIZE_PATTERN: ("a size", 'Write a number and MiB, GiB, MB or GB, such as "4 GiB".'),
 }

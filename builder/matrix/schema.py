@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from builder.matrix.requirements import pinned
 from builder.matrix.versions import PYTHON_PATTERN, VERSION_PATTERN
 from builder.oci import DEFAULT_REGISTRY, Reference
 
@@ -26,6 +27,7 @@ LEVELS = ("smoke", "gpu", "bench")
 FLAVOUR_PATTERN = r"^(runtime|devel|opencl|slim-gfx[0-9a-z]{1,8})$"
 GFX_PATTERN = r"^gfx[0-9a-f]{3,5}$"
 LANE_PATTERN = r"^[a-z][a-z0-9.-]{0,62}$"
+RUNNER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 SIZE_PATTERN = r"^[0-9]{1,6}(\.[0-9]{1,3})? (MiB|GiB|MB|GB)$"
 _UNITS = {"MiB": 2**20, "GiB": 2**30, "MB": 10**6, "GB": 10**9}
 _REGISTRY = re.compile(r"localhost(:[0-9]{1,5})?|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?")
@@ -50,16 +52,26 @@ def _is_written(value: str) -> str:
     return value
 
 
+def _is_pinned(value: str) -> str:
+    if pinned(value) is None:
+        fix = {"fix": 'Write one version: "numpy==2.3.4".'}
+        raise PydanticCustomError("not_pinned", "not a pinned requirement", fix)
+    return value
+
+
+PinnedText = Annotated[str, Field(max_length=200), AfterValidator(_is_pinned)]
 Words = Annotated[str, Field(max_length=2000), AfterValidator(_is_written)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 VersionText = Annotated[str, Field(pattern=VERSION_PATTERN)]
 PythonText = Annotated[str, Field(pattern=PYTHON_PATTERN)]
 FlavourText = Annotated[str, Field(pattern=FLAVOUR_PATTERN)]
 GfxText = Annotated[str, Field(pattern=GFX_PATTERN)]
+RunnerLabel = Annotated[str, Field(pattern=RUNNER_PATTERN)]
 Level = Literal["smoke", "gpu", "bench"]
+_LISTED = BeforeValidator(_as_list)
 Values = Annotated[
     tuple[Name, ...],
-    BeforeValidator(_as_list),
+    _LISTED,
     Field(min_length=1),
     WithJsonSchema(
         {
@@ -115,14 +127,28 @@ class PreferSource(Model):
     python: tuple[PythonText, ...] = ()
 
 
-class ExcludeSource(Model):
-    """Drops the combinations that match every axis named here."""
+class AxesSource(Model):
+    """Values of some axes; an axis that is not named stands for all values of the lane."""
 
     distro: Values | None = None
     rocm: Values | None = None
     torch: Values | None = None
     python: Values | None = None
     flavour: Values | None = None
+
+
+class IncludeSource(AxesSource):
+    """Adds the combinations of these values with those of the lane for the other axes."""
+
+    rocm: Annotated[tuple[VersionText, ...], _LISTED] | None = None
+    torch: Annotated[tuple[VersionText, ...], _LISTED] | None = None
+    python: Annotated[tuple[PythonText, ...], _LISTED] | None = None
+    flavour: Annotated[tuple[FlavourText, ...], _LISTED] | None = None
+
+
+class ExcludeSource(AxesSource):
+    """Drops the combinations that match every axis named here, included ones as well."""
+
     reason: Words
 
 
@@ -149,7 +175,28 @@ class LaneSource(Model):
     ] = ()
     policy: PolicySource = PolicySource()
     prefer: PreferSource = PreferSource()
+    python_packages: Annotated[
+        tuple[PinnedText, ...],
+        Field(description='Further Python packages of wheel images, pinned: "numpy==2.3.4".'),
+    ] = ()
+    include: tuple[IncludeSource, ...] = ()
     exclude: tuple[ExcludeSource, ...] = ()
+
+
+class CiSource(Model):
+    """What a generated CI pipeline has to know of the machines."""
+
+    build_runner: Annotated[
+        tuple[RunnerLabel, ...],
+        Field(min_length=1, description="Labels of the machines that build; they need no GPU."),
+    ] = ("ubuntu-24.04",)
+    runners: Annotated[
+        dict[GfxText, Annotated[tuple[RunnerLabel, ...], Field(min_length=1)]],
+        Field(description="Labels of the machines with a GPU, by GPU target."),
+    ] = {}
+    chunk: Annotated[
+        int, Field(strict=True, ge=1, le=256, description="Cells a chunk of the pipeline.")
+    ] = 200
 
 
 class MatrixSource(Model):
@@ -161,6 +208,7 @@ class MatrixSource(Model):
     lanes: Annotated[
         dict[Annotated[str, Field(pattern=LANE_PATTERN)], LaneSource], Field(min_length=1)
     ]
+    ci: CiSource = CiSource()
 
     @model_validator(mode="after")
     def _names_a_repository(self) -> MatrixSource:

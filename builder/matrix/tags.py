@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LATEST = "latest"
 _PREFERRED = ("distro", "python")
+# What stands in a repository beside moving tags: dated tags of any cell, leased ones of candidates,
+# and the lists of referrers where a registry has no API for them.
+_OTHER = re.compile(r".*-[0-9]{8}-[0-9a-f]{8}(-[a-z0-9-]+)?$|candidate-|sha256-[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,26 @@ def dated_tag(cell: Cell, epoch: int, digest: Digest) -> str:
     """
     day = datetime.fromtimestamp(epoch, UTC).strftime("%Y%m%d")
     return f"{_exact(cell)}-{day}-{digest.hex[:8]}{flavour_suffix(cell.flavour)}"
+
+
+def dated_tags(cell: Cell, tags: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the day and the tag of each release of ``cell`` among ``tags``, the newest first."""
+    suffix = re.escape(flavour_suffix(cell.flavour))
+    form = re.compile(rf"{re.escape(_exact(cell))}-([0-9]{{8}})-[0-9a-f]{{8}}{suffix}")
+    found = ((match[1], tag) for tag in tags if (match := form.fullmatch(tag)))
+    return tuple(sorted(found, reverse=True))
+
+
+def orphans(tags: Iterable[str], owners: Mapping[str, Cell]) -> tuple[str, ...]:
+    """Return the tags of a repository that follow nothing: no cell of the matrix moves them.
+
+    Dated tags stay for good, and tags of candidates, SIF files and referrers are no aliases.
+    """
+    return tuple(
+        sorted(
+            tag for tag in tags if tag.removesuffix("-sif") not in owners and not _OTHER.match(tag)
+        )
+    )
 
 
 def resolve_owners(cells: Iterable[Cell]) -> Owners:

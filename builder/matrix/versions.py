@@ -64,6 +64,16 @@ def resolve(text: str, available: Collection[str]) -> str | None:
     return max(fitting, key=version_key, default=None)
 
 
+def compare(one: str, other: str) -> int:
+    """Return -1, 0 or 1 where ``one`` is older than, equal to or newer than ``other``.
+
+    Takes what the world writes: ``2.9.0rc1``, ``v2.8.1-11``. What is no version by PEP 440 raises
+    ``packaging.version.InvalidVersion``, a ``ValueError``.
+    """
+    left, right = Version(one), Version(other)
+    return (left > right) - (left < right)
+
+
 @lru_cache(maxsize=1024)
 def python_key(text: str) -> tuple[int, int, int]:
     """Return the key by which Pythons sort; the free-threaded ``3.13t`` follows ``3.13``.

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from builder.engines.process import Command
 from builder.errors import BadCallError, Problem, RefusedError
+from builder.matrix.tags import orphans
 from builder.oci import Digest
 from builder.pipeline.build import stale_reasons
-from builder.pipeline.publish import release_tags
+from builder.pipeline.tagging import release_tags
 from builder.pipeline.workspace import Workspace
 from builder.plan.staleness import Built, Evidence, build_reasons, evidence_reasons
 from builder.report.records import PublishRecord, SbomRecord, TestRecord
@@ -52,6 +53,11 @@ def plan(session: Session, cells: Sequence[Cell], registry: Registry | None) -> 
     return tuple(_entry(session, cell, heads) for cell in cells)
 
 
+def orphan_tags(session: Session, registry: Registry) -> tuple[str, ...]:
+    """Return the tags of the registry that no cell moves any more, and that stay as they are."""
+    return orphans(registry.list_tags(session.matrix.image), session.matrix.tags)
+
+
 def plan_since(session: Session, cells: Sequence[Cell], revision: str) -> tuple[Entry, ...]:
     """Return which cells a build would make differently than at a revision of git, and why.
 
@@ -87,13 +93,17 @@ def _evidence(
     sbom = records.read(SbomRecord, cell.id, "sbom")
     published = records.read(PublishRecord, cell.id, "publish")
     tags = release_tags(session, job, Digest(built.digest)) if heads is not None else ()
+    # A tag that was left to a newer image when this one was published is where it should be.
+    held = published.held if published and published.digest == built.digest else {}
     return Evidence(
         digest=built.digest,
         tests={level: test.digest if test else None for level, test in tests.items()},
         verdicts={level: test.verdict for level, test in tests.items() if test},
         sbom=sbom.digest if sbom else None,
         published=published.digest if published else None,
-        tags_wrong=tuple(tag for tag in tags if (heads or {}).get(tag) != built.digest),
+        tags_wrong=tuple(
+            tag for tag in tags if tag not in held and (heads or {}).get(tag) != built.digest
+        ),
     )
 
 

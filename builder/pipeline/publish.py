@@ -9,20 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.engines.layout import Layout
-from builder.engines.registry import Attachment
+from builder.engines.registry import Attachment, PushedImage
 from builder.errors import CouldNotError, IncompleteError, Problem, RefusedError
-from builder.matrix.tags import dated_tag
-from builder.oci import CYCLONEDX_JSON, SPDX_JSON, TEST_REPORT, Digest
+from builder.oci import CYCLONEDX_JSON, RUN_RECORD, SPDX_JSON, TEST_REPORT, Digest
+from builder.pipeline.publish_lock import one_publisher
 from builder.pipeline.sbom import FILES
 from builder.pipeline.selftest import report_path
+from builder.pipeline.tagging import SEQUENCE, Terms, release_tags, run_document, set_tags
+from builder.pipeline.withdrawal import check_not_yanked
 from builder.plan.gate import Decision, judge
+from builder.plan.moving import Age
 from builder.report.progress import Event, timed
 from builder.report.records import PublishRecord, TestRecord, atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from builder.engines.registry import PushedImage, Registry
+    from builder.engines.registry import Registry
     from builder.matrix.cells import Cell
     from builder.oci import Descriptor
     from builder.pipeline.session import Job, Session
@@ -62,14 +65,14 @@ def require_open(cell: Cell, decision: Decision) -> None:
     )
 
 
-def release_tags(session: Session, job: Job, digest: Digest) -> tuple[str, ...]:
-    """Return the tags of an image, the dated one first and the widest last."""
-    dated = dated_tag(job.cell, job.locked.epoch, digest)
-    return (dated, *session.matrix.tags_of(job.cell))
-
-
 def publish(
-    session: Session, job: Job, built: BuildRecord, *, registry: Registry, force: bool = False
+    session: Session,
+    job: Job,
+    built: BuildRecord,
+    *,
+    registry: Registry,
+    force: bool = False,
+    terms: Terms | None = None,
 ) -> PublishRecord:
     """Publish the image of ``built`` unless the registry has it with these tags and referrers.
 
@@ -79,35 +82,35 @@ def publish(
         built: the record of the build.
         registry: where to.
         force: do every part again, whatever the record says.
+        terms: what may be overwritten, and the number of the run.
 
     Raises:
-        RefusedError, IncompleteError: the gate is not open.
+        RefusedError: the gate is not open, ``YANKED``, or ``TAG_EXISTS_OTHER_DIGEST``.
+        IncompleteError: the gate is not open.
         CouldNotError: the registry did not do its part.
     """
-    cell, tools, records = job.cell, session.tools, session.workspace.records
+    cell, tools, terms = job.cell, session.tools, terms or Terms()
     require_open(cell, gate(session, cell, built))
     digest, repository = Digest(built.digest), session.matrix.image
     tags = release_tags(session, job, digest)
-    evidence = _evidence(session, cell, digest)
+    evidence = (*_evidence(session, cell, digest), *_run(job, terms))
     expected = {_title(attachment): attachment.blob.digest for attachment in evidence}
-    record = records.read(PublishRecord, cell.id, "publish")
+    record = session.workspace.records.read(PublishRecord, cell.id, "publish")
     if record and not force and _holds(record, registry, repository, digest, tags, expected):
         tools.progress.tell(Event(cell.id, "publish", "done", "current"))
         return record
     doing = f"to {registry.host}/{repository}"
     with timed(tools.progress, cell.id, "publish", tools.clock, doing) as seconds:
-        pushed = registry.push_image(
-            Layout(session.workspace.layout),
-            digest,
-            repository,
-            on_bytes=_sending(session, cell, built.size),
-        )
-        subject = pushed.descriptor
-        for referrer in registry.attach_all(repository, subject, evidence):
-            _check_readable(registry, repository, subject, referrer)
-        for tag in tags:
-            registry.tag(repository, subject.digest, tag)
-        _check_tags(registry, repository, subject.digest, tags)
+        pushed = push_by_digest(session, built, registry)
+        with one_publisher(tools, f"{registry.host}/{repository}"):
+            check_not_yanked(registry, repository, digest)
+            for referrer in registry.attach_all(repository, pushed.descriptor, evidence):
+                _check_readable(registry, repository, pushed.descriptor, referrer)
+            ours = Age(terms.sequence, cell.rocm, cell.torch, job.locked.epoch)
+            moved = set_tags(registry, repository, digest, tags, ours=ours, terms=terms)
+        for tag, reason in moved.held:
+            told = f"warning: {tag} stays where it is, at a newer image: {reason}"
+            tools.progress.say(cell.id, "publish", f"{told} [ALIAS_NEWER_EXISTS]")
         record = PublishRecord(
             cell=cell.id,
             step="publish",
@@ -116,16 +119,47 @@ def publish(
             digest=digest,
             registry=registry.host,
             repository=repository,
-            tags=list(tags),
+            tags=list(moved.tags),
+            held=dict(moved.held),
             referrers={title: str(content) for title, content in expected.items()},
             bytes_sent=sum(blob.bytes_sent for blob in pushed.blobs),
         )
-        records.write(record)
+        session.workspace.records.write(record)
         _write_log(session, record, pushed)
     return record
 
 
-def _sending(session: Session, cell: Cell, size: int) -> Callable[[int], None]:
+def push_by_digest(session: Session, built: BuildRecord, registry: Registry) -> PushedImage:
+    """Bring the image of ``built`` to a registry, under no tag.
+
+    Where the registry has it already, as a candidate that another machine pushed, nothing is sent
+    and the image need not be here.
+    """
+    repository, digest = session.matrix.image, Digest(built.digest)
+    layout = Layout(session.workspace.layout)
+    if not layout.blob_path(digest).is_file():
+        there = registry.head(repository, digest)
+        if there is not None:
+            return PushedImage(there, ())
+    on_bytes = _sending(session, built.cell, built.size)
+    return registry.push_image(layout, digest, repository, on_bytes=on_bytes)
+
+
+def _run(job: Job, terms: Terms) -> tuple[Attachment, ...]:
+    if terms.sequence is None:
+        return ()
+    return (
+        Attachment(
+            RUN_RECORD,
+            run_document(job, terms.sequence),
+            RUN_RECORD,
+            {SEQUENCE: str(terms.sequence)},
+            title=f"run-{terms.sequence}.json",
+        ),
+    )
+
+
+def _sending(session: Session, cell: str, size: int) -> Callable[[int], None]:
     # What the registry has is not sent again, so the image's size is no measure of what is left.
     tools, sent, doing = session.tools, 0, f"pushing layers of {size / 1e6:.1f} MB"
 
@@ -133,7 +167,7 @@ def _sending(session: Session, cell: Cell, size: int) -> Callable[[int], None]:
         nonlocal sent
         tools.go_on()
         sent += count
-        tools.progress.tell(Event(cell.id, "publish", "doing", doing, sent))
+        tools.progress.tell(Event(cell, "publish", "doing", doing, sent))
 
     return add
 
@@ -141,13 +175,15 @@ def _sending(session: Session, cell: Cell, size: int) -> Callable[[int], None]:
 def _write_log(session: Session, record: PublishRecord, pushed: PushedImage) -> None:
     name = f"{record.registry}/{record.repository}"
     lines = [f"image {name}@{record.digest}"]
-    blobs = Layout(session.workspace.layout).manifest(Digest(record.digest)).blobs
-    lines += [
-        f"blob {blob.digest} {done.how}, {done.bytes_sent} bytes sent"
-        for blob, done in zip(blobs, pushed.blobs, strict=True)
-    ]
+    if pushed.blobs:
+        blobs = Layout(session.workspace.layout).manifest(Digest(record.digest)).blobs
+        lines += [
+            f"blob {blob.digest} {done.how}, {done.bytes_sent} bytes sent"
+            for blob, done in zip(blobs, pushed.blobs, strict=True)
+        ]
     lines += [f"referrer {title} {content}" for title, content in record.referrers.items()]
     lines += [f"tag {name}:{tag}" for tag in record.tags]
+    lines += [f"left {name}:{tag}: {reason}" for tag, reason in record.held.items()]
     atomic_write(session.workspace.log(record.cell, "publish"), ("\n".join(lines) + "\n").encode())
 
 
@@ -188,9 +224,9 @@ def _holds(
     """Tell whether a record is true of this registry today, asked of its narrowest facts."""
     if (record.registry, record.repository, record.digest) != (registry.host, repository, digest):
         return False
-    if tuple(record.tags) != tags or record.referrers != expected:
+    if {*record.tags, *record.held} != set(tags) or record.referrers != expected:
         return False
-    heads = (registry.head(repository, tag) for tag in tags)
+    heads = (registry.head(repository, tag) for tag in record.tags)
     return all(head is not None and head.digest == digest for head in heads) and len(
         registry.referrers(repository, digest)
     ) >= len(expected)
@@ -208,18 +244,3 @@ def _check_readable(
                 fix="run the same command again",
             )
         )
-
-
-def _check_tags(registry: Registry, repository: str, digest: Digest, tags: tuple[str, ...]) -> None:
-    for tag in tags:
-        found = registry.head(repository, tag)
-        if found is None or found.digest != digest:
-            raise CouldNotError(
-                Problem(
-                    code="TAG_NOT_SET",
-                    what=f"{tag} names {found.digest if found else 'nothing'} after it was set",
-                    where=f"{registry.host}/{repository}:{tag}",
-                    why="another run may be publishing at the same time",
-                    fix="run the same command again when no other run publishes",
-                )
-            )

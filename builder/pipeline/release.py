@@ -11,15 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from builder.engines.docker_engine import DockerEngine
+from builder.errors import Problem, RefusedError
 from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
-from builder.oci import Digest
 from builder.pipeline.build import build
+from builder.pipeline.candidate import push_candidate
 from builder.pipeline.chains import Chain, Task, run_chains
-from builder.pipeline.publish import publish, release_tags
+from builder.pipeline.publish import publish
 from builder.pipeline.sbom import sbom
 from builder.pipeline.scheduler import BUILD, PUBLISH, SBOM, TEST, TEST_ON_GPU, Slots
 from builder.pipeline.selftest import candidate_name, load, remove_containers, run_selftest
+from builder.plan.ci.chunks import GPU_LEVELS
 from builder.report.progress import Event
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from builder.engines.registry import Registry
     from builder.errors import RocmTorchError
+    from builder.pipeline.candidate import Candidate
     from builder.pipeline.chains import Failed
     from builder.pipeline.scheduler import Needs
     from builder.pipeline.session import Job, Session
@@ -93,6 +96,73 @@ def release(session: Session, jobs: Sequence[Job], options: Options) -> tuple[Ou
     return tuple(outcomes.values())
 
 
+@dataclass(frozen=True, slots=True)
+class CandidateOptions:
+    """How candidates are made: where they go, which run makes them, with how many workers."""
+
+    registry: Registry
+    run: str
+    workers: int
+    builder: str | None = None
+
+
+def candidates(
+    session: Session, jobs: Sequence[Job], options: CandidateOptions
+) -> tuple[tuple[Candidate, ...], tuple[RocmTorchError, ...]]:
+    """Build jobs, run the tests that need no GPU, describe, and push to a registry.
+
+    Returns:
+        The candidates, in the order of ``jobs``, and what failed. A failed test pushes nothing;
+        one that is incomplete does not keep a candidate back.
+    """
+    done: dict[str, Candidate] = {}
+    errors: list[RocmTorchError] = []
+
+    def building(job: Job) -> None:
+        build(session, job, builder=options.builder)
+
+    def testing(job: Job, level: str) -> None:
+        record = run_selftest(session, _last_build(session, job), level)
+        if record.verdict == "fail":
+            what = f"level {level} of the self-test failed"
+            raise RefusedError(Problem("TEST_FAIL", what, where=job.cell.id))
+
+    def describing(job: Job) -> None:
+        sbom(session, job, _last_build(session, job))
+
+    def pushing(job: Job) -> None:
+        done[job.cell.id] = push_candidate(session, job, options.registry, options.run)
+
+    def failed(cell: str, step: str, error: RocmTorchError) -> None:
+        errors.append(told_failure(session, cell, step, error))
+
+    chains = [
+        Chain(
+            job.cell.id,
+            (
+                Task("build", BUILD, partial(building, job)),
+                *(
+                    Task(f"test-{level}", TEST, partial(testing, job, level))
+                    for level in job.cell.policy.levels
+                    if level not in GPU_LEVELS
+                ),
+                Task("sbom", SBOM, partial(describing, job)),
+                Task("candidate", PUBLISH, partial(pushing, job)),
+            ),
+        )
+        for job in jobs
+    ]
+    run(session, chains, options.workers, failed)
+    return tuple(done[job.cell.id] for job in jobs if job.cell.id in done), tuple(errors)
+
+
+def _last_build(session: Session, job: Job) -> BuildRecord:
+    built = session.built(job.cell)
+    if built is None:  # pragma: no cover - a chain ends with the step that failed
+        raise AssertionError(f"{job.cell.id} is not built")
+    return built
+
+
 def run(session: Session, chains: Sequence[Chain], workers: int, failed: Failed) -> None:
     """Run chains on this machine's slots; Ctrl-C takes the containers of this working copy away."""
     slots = Slots.of(len(os.sched_getaffinity(0)), workers)
@@ -150,7 +220,7 @@ def _chain(
     def publishing() -> None:
         built = _built(outcome)
         outcome.publish = publish(session, job, built, registry=options.registry, force=fresh)
-        outcome.tags = release_tags(session, job, Digest(built.digest))
+        outcome.tags = tuple(outcome.publish.tags)
         tag_locally(session, built, outcome.tags, local.engine, local.tags)
 
     tests = (

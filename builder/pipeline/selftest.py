@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from builder.engines.docker_engine import RunResult
     from builder.host.access import DeviceAccess
     from builder.host.snapshot import HostSnapshot
+    from builder.pipeline.candidate import Candidate
     from builder.pipeline.session import Session
     from builder.report.records import BuildRecord
 
@@ -115,6 +116,14 @@ def load(session: Session, engine: DockerEngine, built: BuildRecord) -> None:
     # The engine takes a name in an archive as it stands, and looks for names in full.
     archive = Layout(session.workspace.layout).stream_tar(digest, str(Reference.parse(name)))
     engine.load(_stoppable(session, archive), digest, name)
+
+
+def fetch(session: Session, one: Candidate) -> None:
+    """Bring a candidate into the engine by its digest, from the registry it lies in."""
+    engine = DockerEngine()
+    if not engine.has_image(one.digest):
+        session.tools.progress.say(one.cell, "fetch", f"{one.registry}/{one.repository}")
+        engine.pull(f"{one.registry}/{one.repository}", one.digest)
 
 
 def _stoppable(session: Session, pieces: Iterator[bytes]) -> Iterator[bytes]:

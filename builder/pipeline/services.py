@@ -10,7 +10,7 @@ from builder.engines.buildx import Buildx
 from builder.engines.docker_engine import DockerEngine
 from builder.engines.registry import Patience, Registry
 from builder.errors import CouldNotError, Problem, RefusedError
-from builder.pipeline.build import apt_secrets
+from builder.pipeline.lent import apt_sources
 from builder.plan.bake import base_source, context_name, secret_words
 from builder.report.records import atomic_write
 
@@ -92,7 +92,7 @@ def build_registry_image(session: Session, name: str) -> None:
     folder = workspace.images / "registry"
     served = session.site.base(cell.base.ref)
     source = base_source(cell, locked, workspace.layout, served=served)
-    secrets = secret_words(apt_secrets(session, cell))
+    secrets = secret_words(apt_sources(session, cell))
     document = {
         "target": {
             "registry": {

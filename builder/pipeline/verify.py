@@ -5,14 +5,27 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from builder.engines.layers import installed
 from builder.engines.layout.manifest import parse_manifest
 from builder.errors import CouldNotError, RefusedError
-from builder.oci import CONFIG, CYCLONEDX_JSON, MANIFEST, SPDX_JSON, TEST_REPORT, Descriptor, Digest
+from builder.matrix.tags import dated_tags
+from builder.oci import (
+    CONFIG,
+    CYCLONEDX_JSON,
+    MANIFEST,
+    SPDX_JSON,
+    TEST_REPORT,
+    YANK_RECORD,
+    Descriptor,
+    Digest,
+)
 from builder.report.verification import (
     Check,
+    check_children,
     check_kinds,
     check_report,
     check_sbom,
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
     from builder.engines.layers import Installed
     from builder.engines.layout import Manifest
     from builder.engines.registry import Registry
+    from builder.matrix.cells import Cell
     from builder.oci import Reference
 
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -47,14 +61,14 @@ class Verification:
 
 
 def verify(
-    registry: Registry, reference: Reference, *, owners: Mapping[str, str] | None = None
+    registry: Registry, reference: Reference, *, owners: Mapping[str, Cell] | None = None
 ) -> Verification:
     """Verify what ``reference`` names.
 
     Args:
         registry: where it lies.
         reference: with a tag or a digest.
-        owners: cell ids by tag, where the matrix that publishes to this repository is at hand.
+        owners: cells by tag, where the matrix that publishes to this repository is at hand.
 
     Raises:
         CouldNotError: the registry could not be asked.
@@ -65,6 +79,9 @@ def verify(
         missing = Check("image", "missing", f"{registry.host} has no {repository}:{name}")
         return Verification(str(reference), None, (missing,))
     _, raw = registry.get_manifest(repository, head.digest)
+    dangling = check_children(_missing_children(registry, repository, raw))
+    if dangling:
+        return Verification(str(reference), head.digest, tuple(dangling))
     try:
         manifest = parse_manifest(raw, str(reference))
     except RefusedError as error:
@@ -75,8 +92,48 @@ def verify(
     if reference.digest is None:
         tags = registry.list_tags(repository)
         owner = (owners or {}).get(name)
-        checks += check_tag(name, head.digest, reader.cell, all_tags=tags, owner=owner)
+        newest = _newest(registry, repository, owner, tags) if owner else ()
+        checks += check_tag(
+            name,
+            head.digest,
+            reader.cell,
+            all_tags=tags,
+            owner=owner.id if owner else None,
+            newest=newest,
+        )
     return Verification(str(reference), head.digest, tuple(checks))
+
+
+def _missing_children(registry: Registry, repository: str, raw: bytes) -> list[str]:
+    """Return the manifests that an index lists, at any depth, and the registry does not have.
+
+    A clean-up of "untagged" manifests takes them away although an index with a tag needs them.
+    """
+    missing, todo = [], [raw]
+    while todo:
+        for child in json.loads(todo.pop()).get("manifests", ()):
+            digest = str(child.get("digest"))
+            if registry.head(repository, digest) is None:
+                missing.append(digest)
+            else:
+                todo.append(registry.get_manifest(repository, digest)[1])
+    return missing
+
+
+def _newest(
+    registry: Registry, repository: str, cell: Cell, tags: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the dated tags of the last day on which ``cell`` was released and not withdrawn."""
+    for _, released in groupby(dated_tags(cell, tags), key=itemgetter(0)):
+        held = [tag for _, tag in released if not _yanked(registry, repository, tag)]
+        if held:
+            return tuple(held)
+    return ()
+
+
+def _yanked(registry: Registry, repository: str, tag: str) -> bool:
+    found = registry.head(repository, tag)
+    return found is None or bool(registry.referrers(repository, found.digest, YANK_RECORD))
 
 
 class _Reader:
@@ -119,7 +176,30 @@ class _Reader:
             if referrer.artifact_type in _KINDS
         ]
         kinds = Counter(str(referrer.artifact_type) for referrer in found)
-        return [*check_kinds(kinds), *(c for one in found for c in self._referrer(one))]
+        old = self._superseded(found)
+        judged = (one for one in found if one.digest not in old)
+        return [*check_kinds(kinds), *(c for one in judged for c in self._referrer(one))]
+
+    def _superseded(self, found: list[Descriptor]) -> set[Digest]:
+        """Return the test reports that a later one of the same level took the place of.
+
+        A test that was incomplete where there was no GPU is done again where there is one.
+        """
+        newest: dict[str, tuple[str, Digest]] = {}
+        reports = []
+        for referrer in found:
+            if referrer.artifact_type != TEST_REPORT:
+                continue
+            try:
+                document = self._document(referrer) or {}
+                level, started = document["selftest"]["level"], document["started"]
+            except (CouldNotError, RefusedError, ValueError, KeyError, IndexError, TypeError):
+                continue  # judged as what it is, with all others
+            reports.append((level, referrer.digest))
+            newest[level] = max(
+                newest.get(level, ("", referrer.digest)), (started, referrer.digest)
+            )
+        return {digest for level, digest in reports if newest[level][1] != digest}
 
     def _referrer(self, referrer: Descriptor) -> list[Check]:
         kind = str(referrer.artifact_type)

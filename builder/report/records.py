@@ -68,11 +68,15 @@ class SbomRecord(Record):
 
 
 class PublishRecord(Record):
-    """A published image: where, under which tags, with which referrers (digests by title)."""
+    """A published image: where, under which tags, with which referrers (digests by title).
+
+    ``held`` has the tags that were left where they are, at a newer image, each with the reason.
+    """
 
     registry: str
     repository: str
     tags: list[str]
+    held: dict[str, str] = {}
     referrers: dict[str, str]
     bytes_sent: int
 

@@ -25,11 +25,15 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at: what, how it is, and one sentence."""
+    """One thing that was looked at: what, how it is, and one sentence.
+
+    ``code`` is for what has a name of its own; elsewhere it follows from the state.
+    """
 
     subject: str
     state: State
     detail: str
+    code: str | None = None
 
 
 def check_kinds(found: Mapping[str, int]) -> list[Check]:
@@ -42,6 +46,14 @@ def check_kinds(found: Mapping[str, int]) -> list[Check]:
         elif number > 1 and kind != TEST_REPORT:
             checks.append(Check(name, "lie", f"the image has {number} {name} documents, not one"))
     return checks
+
+
+def check_children(missing: Iterable[str]) -> list[Check]:
+    """Judge an index by those of its manifests that the registry does not have."""
+    return [
+        Check("index", "missing", f"it lists {child}, which is not there", "DANGLING_INDEX")
+        for child in missing
+    ]
 
 
 def check_sbom(
@@ -89,7 +101,13 @@ def check_report(document: Mapping[str, Any], digest: str, cell: str) -> list[Ch
 
 
 def check_tag(
-    tag: str, digest: str, cell: str, *, all_tags: Iterable[str], owner: str | None
+    tag: str,
+    digest: str,
+    cell: str,
+    *,
+    all_tags: Iterable[str],
+    owner: str | None,
+    newest: Iterable[str] = (),
 ) -> list[Check]:
     """Judge a tag: the image it names was released, and is the cell that the tag belongs to.
 
@@ -99,6 +117,7 @@ def check_tag(
         cell: the cell that the image says it is.
         all_tags: every tag of the repository; a release leaves a dated one with the digest in it.
         owner: the cell that owns the tag by the matrix at hand, None where that is not known.
+        newest: the dated tags of the newest releases of that cell that were not withdrawn.
     """
     short = digest.removeprefix("sha256:")[:8]
     if owner is not None and owner != cell:
@@ -106,6 +125,10 @@ def check_tag(
     if not any(short in one.split("-") for one in all_tags):
         what = f"it names {digest}, which no dated tag has: moved by hand"
         return [Check(f"tag {tag}", "lie", what)]
+    latest = sorted(newest)
+    if latest and not any(short in one.split("-") for one in latest):
+        what = f"it names {digest}, and {' and '.join(latest)} was released after that"
+        return [Check(f"tag {tag}", "lie", what, "ALIAS_STALE")]
     return [Check(f"tag {tag}", "ok", f"names a released image of {cell}")]
 
 

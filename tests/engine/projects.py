@@ -82,7 +82,7 @@ def copy_repo(root: Path) -> None:
     root.mkdir(parents=True)
     shutil.copytree(REPO / "templates", root / "templates")
     shutil.copytree(REPO / "images", root / "images", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(REPO / "matrix.yaml", root / "matrix.yaml")
+    shutil.copyfile(REPO / "tests/two_cells.yaml", root / "matrix.yaml")
 
 
 def tiny_project(

@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
         self.reply(200 if self.route == "/v2/" else 404)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = handle_one  # noqa: N815
+    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = handle_one  # noqa: N815
 
     def read(self, most: int | None = None) -> bytes:
         length = int(self.headers.get("Content-Length") or 0)
@@ -141,6 +141,9 @@ class Handler(BaseHTTPRequestHandler):
                 extra["OCI_Subject"] = subject["digest"]
             return self.reply(201, Docker_Content_Digest=digest_of(body), **extra)
         found = self.registry.manifests.get((repository, reference))
+        if found is not None and self.command == "DELETE":
+            del self.registry.manifests[repository, reference]
+            return self.reply(202)
         if found is None:
             return self.reply(404, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
         media_type, body = found

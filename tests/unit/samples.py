@@ -13,6 +13,7 @@ from builder.matrix.lock import ArchiveState, Lock, LockedCell
 from builder.oci import Digest
 
 ROOT = Path(__file__).parents[2]
+TWO_CELLS = ROOT / "tests/two_cells.yaml"
 CELL = Cell(
     id="cpu-torch2.6.0-py313-debian13",
     lane="cpu",
@@ -42,7 +43,7 @@ def project(folder: Path, *, locked: bool = True) -> Path:
     for part in ("templates", "images/rootfs", "images/selftest", *(f"images/{c}" for c in OURS)):
         ignore = shutil.ignore_patterns("__pycache__", ".*_cache")
         shutil.copytree(ROOT / part, folder / part, ignore=ignore)
-    shutil.copy(ROOT / "matrix.yaml", folder / "matrix.yaml")
+    shutil.copy(TWO_CELLS, folder / "matrix.yaml")
     if locked:
         lock = Lock().with_cells(dict.fromkeys(OURS, LOCKED))
         (folder / "matrix.lock").write_text(lock.to_text())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.errors import RefusedError
-from builder.facts import load_facts
+from builder.facts import SUBJECTS, load_facts
 from builder.oci import Reference
 
 if TYPE_CHECKING:
@@ -17,21 +17,36 @@ DISTRIBUTION = """\
 """
 
 
-def test_each_fact_has_a_source() -> None:
+def test_each_fact_has_a_source_and_the_day_it_was_read() -> None:
+    subjects = load_facts().subjects
+    assert subjects.keys() == SUBJECTS.keys()
+    for name, entries in subjects.items():
+        assert entries, name
+        for entry in entries:
+            assert entry.source.strip(), entry
+            assert entry.read, entry
+
+
+def test_facts_agree_with_each_other() -> None:
     facts = load_facts()
-    entries = [
-        *facts.distributions.values(),
-        *facts.contents.values(),
-        *(build for builds in facts.distro_torch.values() for build in builds),
-    ]
-    assert entries
-    assert all(entry.source and entry.confidence in {"seen", "inferred"} for entry in entries)
+    for wheel in facts.torch_wheels.values():
+        assert wheel.platform in facts.libc_floors
+        assert wheel.index in {index.name for index in facts.wheel_indexes.values()}
+    for index in facts.wheel_indexes.values():
+        assert set(index.without_blas) <= set(index.gfx)
+    for image in facts.upstream_images.values():
+        assert image.tag in facts.upstream_tags
+
+
+def test_a_gpu_is_served_where_torch_and_its_blas_both_have_it() -> None:
+    index = load_facts().wheel_indexes["6.4.0"]
+    assert "gfx906" in index.gfx
+    assert "gfx906" not in index.served
 
 
 def test_the_base_references_are_written_out_in_full() -> None:
     for distribution in load_facts().distributions.values():
         assert str(Reference.parse(distribution.base_ref)) == distribution.base_ref
-        assert distribution.archives
 
 
 def test_a_distribution_builds_torch_for_its_own_python() -> None:

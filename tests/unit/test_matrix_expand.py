@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from builder.facts import Facts, load_facts
 from builder.matrix.expand import expand
 from builder.matrix.load import load_matrix
+from builder.matrix.nearest import nearest
 from builder.matrix.schema import MatrixSource
 
 if TYPE_CHECKING:
@@ -49,28 +50,39 @@ def test_each_combination_is_a_cell_or_has_a_reason() -> None:
     made = {cell.id for cell in expansion.cells}
     for item in expansion.excluded:
         assert item.source
-        assert set(item.nearest) <= made
-        assert json.dumps(item.to_json())
+        near = nearest(item.combination, load_facts())
+        assert set(near) <= made
+        assert json.dumps(item.to_json(near))
 
 
-def test_the_nearest_combination_has_the_torch_that_was_asked_for() -> None:
+def test_the_nearest_combination_shares_most_with_what_was_asked_for() -> None:
     lane = {"distro": ["debian12"], "torch": ["2.6.0"], "python": ["3.11"]}
     (item,) = expand(source({"cpu": lane}), load_facts()).excluded
-    assert item.nearest[0] == "cpu-torch2.6.0-py313-debian13"
-
-
-def test_a_family_that_cannot_be_built_yet_says_so() -> None:
-    lane = {**AXES, "base": "wheel", "rocm": ["6.2.4"]}
-    expansion = expand(source({"old": lane}), load_facts())
-    assert not expansion.cells
-    assert {item.code for item in expansion.excluded} == {"FAMILY_NOT_AVAILABLE"}
+    assert nearest(item.combination, load_facts())[0] == "cpu-torch1.13.1-py311-debian12"
 
 
 def test_a_flavour_without_contents_is_dropped_with_what_there_is() -> None:
-    expansion = expand(source({"cpu": {**AXES, "flavour": ["opencl"]}}), load_facts())
+    expansion = expand(source({"cpu": {**AXES, "flavour": ["slim-gfx942"]}}), load_facts())
     reasons = [i.reason for i in expansion.excluded if i.code == "FAMILY_HAS_NO_SUCH_FLAVOUR"]
-    assert len(reasons) == 2
+    assert len(reasons) == 8
     assert "runtime" in reasons[0]
+
+
+def test_a_flavour_that_a_distribution_does_not_package_is_dropped_there() -> None:
+    expansion = expand(source({"cpu": {**AXES, "flavour": ["devel", "opencl"]}}), load_facts())
+    assert {(one.distro, one.flavour) for one in expansion.cells} == {
+        ("debian13", "devel"),
+        ("debian13", "opencl"),
+    }
+    packages = {one.flavour: set(one.packages) for one in expansion.cells}
+    assert packages["devel"] ^ packages["opencl"] == {
+        "hipcc",
+        "hipify-perl",
+        "clinfo",
+        "rocm-opencl-icd",
+    }
+    codes = [item.code for item in expansion.excluded if item.combination.distro == "debian12"]
+    assert codes.count("COMPONENT_HAS_NO_PACKAGE") == 2
 
 
 def test_a_distribution_without_torch_has_no_cells() -> None:

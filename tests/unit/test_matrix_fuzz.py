@@ -46,6 +46,17 @@ WORDS = sorted(
     }
 )
 VALUES = ["distro", "debian13", "2.6.0", "2.6", "3.13", "3.13t", "runtime", "4 GiB", "smoke", ""]
+# Values that facts know, so that rules and families are reached and not only the shape.
+KNOWN = {
+    "distro": ["debian13", "debian12", "ubuntu20.04", "ubuntu24.04", "almalinux8", "ubi10"],
+    "rocm": ["6.2", "6.4.0", "7.2", "7.14", "10.1", "10.1.0", "9.9"],
+    "torch": ["2.14.0", "2.9.1", "2.7", "2.6.0", "1.13.1"],
+    "python": ["3.9", "3.10", "3.12", "3.13t", "3.14"],
+    "flavour": ["runtime", "devel", "opencl", "slim-gfx942", "slim-gfx803"],
+    "gfx": ["gfx906", "gfx942", "gfx1100", "gfx1151"],
+}
+BASES = ["auto", "rocm-pytorch", "wheel", "amd-wheel", "rocm-dev", "distro"]
+PINS = ["numpy==2.3.4", "numpy==1.26", "torchvision==0.1", "triton==3.0", "x==1", "x>=1", "x @ y"]
 scalars = (
     st.sampled_from(VALUES)
     | st.none()
@@ -77,6 +88,39 @@ lanes = st.fixed_dictionaries(
         if name not in {"purpose", "base", "distro", "torch", "python"}
     },
 )
+some = {
+    axis: st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True)
+    for axis, values in KNOWN.items()
+}
+axes = st.fixed_dictionaries({}, optional=some)
+known_lanes = st.fixed_dictionaries(
+    {
+        "purpose": st.just("a test"),
+        "base": st.sampled_from(BASES),
+        "distro": some["distro"],
+        "torch": some["torch"],
+        "python": some["python"],
+    },
+    optional={
+        "rocm": some["rocm"],
+        "flavour": some["flavour"],
+        "gfx": some["gfx"],
+        "default": st.booleans(),
+        "include": st.lists(axes, max_size=2),
+        "exclude": st.lists(axes.map(lambda one: {**one, "reason": "a test"}), max_size=2),
+        "python_packages": st.lists(st.sampled_from(PINS), max_size=2),
+        "prefer": st.fixed_dictionaries(
+            {}, optional={"distro": some["distro"], "python": some["python"]}
+        ),
+    },
+)
+known_documents = st.fixed_dictionaries(
+    {
+        "version": st.just(1),
+        "image": st.just("a/b"),
+        "lanes": st.dictionaries(st.sampled_from(["one", "two"]), known_lanes, min_size=1),
+    }
+)
 documents = st.fixed_dictionaries(
     {"version": st.just(1), "image": st.just("a/b"), "lanes": st.dictionaries(keys, lanes)},
     optional={name: trees for name in WORDS if name not in {"version", "image", "lanes"}},
@@ -106,6 +150,11 @@ def test_a_matrix_with_hostile_pieces_put_in(edits: list[tuple[int, int, str]]) 
 @given(trees | documents)
 def test_data_of_any_shape(data: Any) -> None:
     judge(yaml.safe_dump(data, allow_unicode=True))
+
+
+@given(known_documents)
+def test_lanes_of_values_that_there_are(data: Any) -> None:
+    judge(yaml.safe_dump(data))
 
 
 @given(st.text() | st.binary())

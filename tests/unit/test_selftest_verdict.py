@@ -100,6 +100,8 @@ def test_the_smoke_level_has_every_check_of_the_contract_and_requires_it_everywh
         "user-and-caches",
         "shells",
         "contents",
+        "hipify",
+        "opencl",
     }
     for backend in BACKENDS:
         assert table.required_ids("smoke", backend) == smoke
@@ -130,9 +132,9 @@ def test_ids_are_unique_and_each_row_names_a_function_that_exists() -> None:
     assert len({row.id for row in rows}) == len(rows)
     for row in rows:
         module, _, name = row.run.partition(":")
-        assert callable(
-            getattr(importlib.import_module(f"rocm_torch_selftest.checks.{module}"), name)
-        )
+        if "." not in module:
+            module = f"rocm_torch_selftest.checks.{module}"
+        assert callable(getattr(importlib.import_module(module), name))
         assert row.limit_s > 0
 
 
@@ -146,6 +148,8 @@ def test_gpu_checks_and_the_dataloader_run_in_processes_of_their_own() -> None:
 def test_the_source_is_python_3_8_and_imports_the_standard_library_only(file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
     allowed = {*sys.stdlib_module_names, "rocm_torch_selftest"}
+    if file.parent.name == "models":  # imported by name, and in a process that has torch
+        allowed.add("torch")
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
@@ -154,3 +158,5 @@ def test_the_source_is_python_3_8_and_imports_the_standard_library_only(file: Pa
             names = [node.module or ""]
         for name in names:
             assert name.split(".")[0] in allowed, f"{file.name} imports {name}"
+            if "torch" not in allowed:
+                assert not name.startswith("rocm_torch_selftest.models"), file.name

@@ -230,6 +230,10 @@ class Registry:
         descriptor, body = self.get_manifest(repository, digest)
         return self.push_manifest(repository, tag, body, descriptor.media_type)
 
+    def delete_tag(self, repository: str, tag: str) -> bool:
+        """Take a tag away; False where the registry does not do that, or has no such tag."""
+        return self._documents.delete_tag(repository, tag)
+
     def attach(
         self,
         repository: str,

@@ -118,6 +118,21 @@ class Documents:
                 self._exchange.wait(attempt)
         raise failure
 
+    def delete_tag(self, repository: str, tag: str) -> bool:
+        """Take a tag away; False where the registry does not do that, or has no such tag.
+
+        A digest is never deleted: other tags may name it.
+        """
+        if not is_tag(tag):
+            raise ValueError(f"not a tag: {tag!r}")
+        scopes = (f"repository:{repository}:pull,delete",)
+        answer = self._exchange.send(Call("DELETE", self._manifest_url(repository, tag), scopes))
+        if answer.status in (400, 404, 405):
+            return False
+        if answer.status not in (200, 202):
+            raise self._refused(answer, f"delete the tag {tag} of {repository}")
+        return True
+
     def pages(self, repository: str, path: str, what: str) -> Iterator[tuple[Answer, Any]]:
         """Yield each page of a list, as its answer and JSON; nothing at all on a 404."""
         self._check(repository, None)

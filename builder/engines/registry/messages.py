@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Call:
     """One request. ``body`` is called for each attempt, so that it can be sent again."""
 
-    method: Literal["GET", "HEAD", "POST", "PATCH", "PUT"]
+    method: Literal["GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"]
     url: str
     scopes: tuple[str, ...] = ()
     headers: dict[str, str] = field(default_factory=dict)

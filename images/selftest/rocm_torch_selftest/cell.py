@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -29,6 +29,8 @@ class Cell:
         hip_version: what ``torch.version.hip`` must be; None where there is no such fact.
         contents: components that the image must contain.
         pip_check_known: findings of ``pip check`` that the base itself has.
+        peaks: dense peaks in TFLOP/s by dtype, by name or PCI id of a product; may be empty.
+        gfx: GPU targets that the image is meant for; what is compiled in it is for these.
     """
 
     id: str
@@ -38,6 +40,8 @@ class Cell:
     hip_version: str | None
     contents: tuple[str, ...]
     pip_check_known: tuple[str, ...]
+    peaks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gfx: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Cell:
@@ -61,6 +65,8 @@ class Cell:
             hip_version=hip,
             contents=_texts(expected, "contents"),
             pip_check_known=_texts(expected, "pip_check_known"),
+            peaks=_peaks(document),
+            gfx=_texts(document, "gfx") if "gfx" in document else (),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +75,7 @@ class Cell:
             "schema": CELL_SCHEMA,
             "id": self.id,
             "python": self.python,
+            "gfx": list(self.gfx),
             "expected": {
                 "torch_version": self.torch_version,
                 "backend": self.backend,
@@ -76,6 +83,7 @@ class Cell:
                 "contents": list(self.contents),
                 "pip_check_known": list(self.pip_check_known),
             },
+            "peaks": {product: dict(by_dtype) for product, by_dtype in self.peaks.items()},
         }
 
 
@@ -91,6 +99,16 @@ def _texts(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise CellFileError(f"the key {key!r} is {value!r}, not a list of strings")
     return tuple(value)
+
+
+def _peaks(document: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
+    value = document.get("peaks", {})
+    if not isinstance(value, dict) or not all(
+        isinstance(row, dict) and all(isinstance(one, (int, float)) for one in row.values())
+        for row in value.values()
+    ):
+        raise CellFileError(f"the key 'peaks' is {value!r}, not numbers by dtype by product")
+    return value
 
 
 def read_cell(path: Path | None, environment: Mapping[str, str]) -> Cell | None:

@@ -11,7 +11,8 @@ EVERY_BACKEND = (CPU, HIP, CUDA)
 
 SMOKE = "smoke"
 GPU = "gpu"
-LEVELS = (SMOKE, GPU)
+BENCH = "bench"
+LEVELS = (SMOKE, GPU, BENCH)
 ENVIRONMENT = "environment"  # not a level: probes that fill the document's environment
 
 

@@ -14,12 +14,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterator, NoReturn, Sequence
 
+from rocm_torch_selftest.bench.request import Request, add_options, request_of
 from rocm_torch_selftest.cell import CELL_FILE, CELL_FILE_VARIABLE, CellFileError, read_cell
 from rocm_torch_selftest.child import write_atomically
 from rocm_torch_selftest.human import check_lines, report_lines
 from rocm_torch_selftest.runner import Setting
 from rocm_torch_selftest.session import Run, run_level
-from rocm_torch_selftest.table import CHECKS, LEVELS, SMOKE, Check, checks_of
+from rocm_torch_selftest.table import BENCH, CHECKS, LEVELS, SMOKE, Check, checks_of
 from rocm_torch_selftest.verdict import EXIT_CODES
 
 BROKE = 1
@@ -34,6 +35,7 @@ example:
   docker run --rm --device /dev/kfd --device /dev/dri --group-add "$(stat -c %g /dev/kfd)" \\
       IMAGE rocm-torch-selftest --level gpu --json
   rocm-torch-selftest arch --target gfx1100       (without a GPU; see arch --help)
+  rocm-torch-selftest --level bench --subset resnet50,gemm --output bench.json
 """
 
 
@@ -49,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     made = _Parser(
         prog="rocm-torch-selftest",
         description="Test the torch of this image: that it is whole (smoke) and that it computes "
-        "right on the GPU (gpu).",
+        "right on the GPU (gpu), and how fast (bench).",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -75,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help=f"what the image promises (default: ${CELL_FILE_VARIABLE}, else {CELL_FILE})",
     )
+    add_options(made)
     return made
 
 
@@ -91,13 +94,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write("\n".join(check_lines(rows)) + "\n")
         return 0
     level = call.level or SMOKE
-    checks = _selected(made, level, call.only)
+    bench = request_of(call)
+    if level != BENCH and bench != Request():
+        made.error("--subset, --dtype, --budget and --processes belong to --level bench")
+    checks = _selected(made, level, [*call.only, *bench.subset])
     signal.signal(signal.SIGTERM, _interrupt)  # docker stop: end the children, then this process
     try:
         cell = read_cell(call.cell, os.environ)
         with working_directory() as scratch, stdout_kept_clean():
             setting = Setting(cell, scratch, device="cpu" if call.rehearse else "cuda")
-            document = run_level(Run(level, checks, setting))
+            document = run_level(Run(level, checks, setting, bench))
         return _deliver(document, as_json=call.json, output=call.output)
     except (CellFileError, OSError) as error:
         sys.stderr.write(f"rocm-torch-selftest: {error}.\n")
@@ -112,9 +118,7 @@ def _selected(made: argparse.ArgumentParser, level: str, only: Sequence[str]) ->
     names = [check.id for check in checks]
     unknown = [name for name in only if name not in names]
     if unknown:
-        made.error(
-            f"--only {unknown[0]}: level {level} has no such check; it has {', '.join(names)}"
-        )
+        made.error(f"{unknown[0]}: level {level} has no such check; it has {', '.join(names)}")
     return tuple(check for check in checks if check.id in only) if only else checks
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Context:
         scratch: an empty directory for the files of this run.
         stage: call it with a few words before each step; when the process hangs or dies, the
             last words are named.
+        options: of the level, where it has any; JSON values.
         device: ``cuda`` (torch's word for AMD's GPUs too), or ``cpu`` in a rehearsal: the code of
             the GPU checks then runs on the CPU, as far as it can.
     """
@@ -32,6 +33,7 @@ class Context:
     cell: Cell | None
     scratch: Path
     stage: Callable[[str], None]
+    options: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cuda"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from rocm_torch_selftest.outcome import SKIP
-from rocm_torch_selftest.table import required_ids
+from rocm_torch_selftest.table import BENCH, required_ids
 from rocm_torch_selftest.verdict import INCOMPLETE
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def _verdict_line(document: Mapping[str, Any]) -> str:
     if summary["verdict"] == INCOMPLETE:
         tried = {check["id"] for check in document["checks"] if check["status"] != SKIP}
         required = required_ids(document["level"], document["environment"]["backend"])
+        required &= set(document.get(BENCH, {}).get("subset") or required)
         line += f"; required and not tried: {', '.join(sorted(required - tried)) or 'nothing ran'}"
     return line
 

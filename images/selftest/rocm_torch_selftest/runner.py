@@ -83,12 +83,14 @@ class Setting:
         scratch: an existing directory under which each process gets its own.
         stop: when it is set, running processes are ended and InterruptedError is raised.
         device: ``cuda``, or ``cpu`` for a rehearsal.
+        options: of the level, for its checks; JSON values.
     """
 
     cell: Cell | None
     scratch: Path
     stop: threading.Event = field(default_factory=threading.Event)
     device: str = "cuda"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_together(
@@ -150,12 +152,13 @@ def _run_child(checks: Sequence[Check], setting: Setting, folder: Path) -> dict[
 
 
 def _write_request(checks: Sequence[Check], setting: Setting, folder: Path) -> Path:
-    request = folder / "request"
+    request, cell = folder / "request", setting.cell
     document = {
         "folder": str(folder),
-        "cell": None if setting.cell is None else setting.cell.to_json(),
+        "cell": None if cell is None else cell.to_json(),
         "device": setting.device,
         "checks": [{"id": check.id, "run": check.run} for check in checks],
+        "options": dict(setting.options),
     }
     request.write_text(json.dumps(document), encoding="utf-8")
     return request

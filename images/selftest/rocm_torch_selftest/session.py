@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from rocm_torch_selftest import SCHEMA
+from rocm_torch_selftest.bench.request import Request
 from rocm_torch_selftest.checks.environment import driver_version, python_version
 from rocm_torch_selftest.known_lines import HARMLESS_LINES
 from rocm_torch_selftest.outcome import FAIL, PASS, SKIP, Result
 from rocm_torch_selftest.runner import Setting, run_together
-from rocm_torch_selftest.table import GPU, PROBES, required_ids
+from rocm_torch_selftest.table import BENCH, GPU, PROBES, required_ids
 from rocm_torch_selftest.verdict import summary
 
 if TYPE_CHECKING:
@@ -24,11 +26,16 @@ IMPORT = "import"
 
 @dataclass(frozen=True)
 class Run:
-    """What to run: the level, those of its checks that are wanted, and the setting."""
+    """What to run: the level, those of its checks that are wanted, and the setting.
+
+    ``bench`` is what was asked of the level of that name; other levels do not look at it.
+    """
 
     level: str
     checks: tuple[Check, ...]
     setting: Setting
+    bench: Request = field(default_factory=Request)
+    started: float = field(default_factory=time.time)
 
 
 def run_level(run: Run) -> dict[str, Any]:
@@ -51,14 +58,16 @@ def run_level(run: Run) -> dict[str, Any]:
     environment = environment_of(probes)
     if "hipBLASLt" in harmless:
         environment["blas_backend"] = "hipblas"  # numbers do not compare with those of hipBLASLt
+    required = run.bench.narrowed(required_ids(run.level, environment["backend"]))
     return {
         "schema": SCHEMA,
         "level": run.level,
         "cell": None if run.setting.cell is None else run.setting.cell.id,
         "rehearsal": run.setting.device == "cpu",
-        "summary": summary(ordered, required_ids(run.level, environment["backend"])),
+        "summary": summary(ordered, required),
         "environment": environment,
         "harmless_lines": harmless,
+        **({BENCH: run.bench.to_json()} if run.level == BENCH else {}),
         "checks": [result.to_json() for result in ordered],
     }
 
@@ -97,11 +106,16 @@ def _run_torch_checks(
     if broken is not None:
         results.update({check.id: blocked(check, broken) for check in rest})
         return probes, results
+    setting = run.setting
+    if run.level == BENCH:
+        names = [check.id for check in rest]
+        options = run.bench.options(environment_of(probes), names, run.started)
+        setting = replace(setting, options=options)
     for group in groups(rest):
         if len(group) == 1:
-            results[group[0].id] = _run_one(group[0], run.setting, {**before, **results})
+            results[group[0].id] = _run_one(group[0], setting, {**before, **results})
         else:
-            results.update(run_together(group, run.setting))
+            results.update(run_together(group, setting))
     return probes, results
 
 

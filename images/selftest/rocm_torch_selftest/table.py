@@ -6,6 +6,7 @@ A new check is one function in ``checks/`` and one row here or in ``gpu_table``.
 from __future__ import annotations
 
 from rocm_torch_selftest.check import (
+    BENCH,
     CPU,
     CUDA,
     ENVIRONMENT,
@@ -19,6 +20,7 @@ from rocm_torch_selftest.check import (
 from rocm_torch_selftest.gpu_table import GPU_CHECKS
 
 __all__ = [
+    "BENCH",
     "CHECKS",
     "CPU",
     "CUDA",
@@ -33,6 +35,13 @@ __all__ = [
     "checks_of",
     "required_ids",
 ]
+
+
+def _bench(check_id: str, function: str, about: str) -> Check:
+    """Return a row of the level ``bench``; the limit leaves time to search for kernels."""
+    run = f"rocm_torch_selftest.bench.checks:{function}"
+    return Check(check_id, BENCH, run, about, alone=True, limit_s=2400)
+
 
 CHECKS = (
     Check("import", SMOKE, "importing:run", "torch imports", alone=True, limit_s=120),
@@ -83,7 +92,32 @@ CHECKS = (
         needs_torch=False,
         limit_s=180,
     ),
+    Check(
+        "hipify",
+        SMOKE,
+        "hipify:run",
+        "a CUDA kernel is ported and compiled for each GPU target",
+        needs_torch=False,
+        limit_s=600,
+    ),
+    Check(
+        "opencl",
+        SMOKE,
+        "opencl:run",
+        "clinfo runs, and sees the GPU where there is one",
+        needs_torch=False,
+    ),
     *GPU_CHECKS,
+    _bench("resnet50", "resnet50", "how fast ResNet-50 trains"),
+    _bench("bert-base", "bert_base", "how fast BERT-base trains"),
+    _bench("yolov5s", "yolov5s", "how fast YOLOv5s trains"),
+    _bench("vit-b16", "vit_b16", "how fast ViT-B/16 trains"),
+    _bench("sd15-unet", "sd15_unet", "how fast Stable Diffusion 1.5 denoises"),
+    _bench("llama2-7b", "llama2_7b", "how fast Llama-2-7B reads a prompt"),
+    _bench("whisper-medium", "whisper_medium", "how fast Whisper medium transcribes"),
+    _bench("startup", "run_startup", "how long a user waits before the first step"),
+    _bench("gemm", "run_gemm", "matrix products reach what the device can do"),
+    _bench("bandwidth", "run_bandwidth", "how many bytes a second the memory moves"),
 )
 
 PROBES = (

@@ -1,0 +1,159 @@
+"""Taking a release back: moving tags to an earlier image, and marking an image as withdrawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.engines.registry import Attachment
+from builder.errors import BadCallError, Problem, RefusedError
+from builder.oci import YANK_RECORD, Digest, canonical_json
+from builder.pipeline.publish_lock import one_publisher
+from builder.pipeline.tagging import check_tags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from builder.engines.registry import Registry
+    from builder.pipeline.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A tag that moved: from which image (None where it named nothing) to which."""
+
+    tag: str
+    before: Digest | None
+    after: Digest
+
+
+def check_not_yanked(registry: Registry, repository: str, digest: Digest) -> None:
+    """Raise where an image was withdrawn.
+
+    Raises:
+        RefusedError: ``YANKED``, with the reason that was given.
+    """
+    for mark in registry.referrers(repository, digest, YANK_RECORD):
+        reason = mark.annotations.get("io.rocm-torch.reason", "no reason was given")
+        raise RefusedError(
+            Problem(
+                code="YANKED",
+                what=f"{digest} was withdrawn: {reason}",
+                where=f"{registry.host}/{repository}@{digest}",
+                fix="change what was wrong and build again: the new image has another digest",
+            )
+        )
+
+
+def rollback(
+    session: Session, registry: Registry, tags: Sequence[str], target: str
+) -> tuple[Change, ...]:
+    """Move tags of the matrix to a released image.
+
+    Args:
+        session: the run.
+        registry: where.
+        tags: moving tags; the dated ones never move.
+        target: a dated tag or a digest.
+
+    Raises:
+        BadCallError: a tag is none of the matrix's, or the target is not in the registry.
+        RefusedError: ``YANKED``, or ``NOT_RELEASED`` where the target never got a dated tag.
+    """
+    repository = session.matrix.image
+    unknown = [tag for tag in tags if tag not in session.matrix.tags]
+    if unknown:
+        raise BadCallError(
+            Problem(
+                "NOT_A_MOVING_TAG",
+                f"{', '.join(unknown)}: no moving tag of the matrix.",
+                fix="`rocm-torch matrix` lists the tags; dated ones never move",
+            )
+        )
+    digest = _released(registry, repository, target)
+    check_not_yanked(registry, repository, digest)
+    with one_publisher(session.tools, f"{registry.host}/{repository}"):
+        return _move(registry, repository, tags, digest)
+
+
+def yank(
+    session: Session, registry: Registry, target: str, *, reason: str, to: str | None
+) -> tuple[Change, ...]:
+    """Mark an image as withdrawn; tags that name it move to the image ``to``.
+
+    The image stays where it is, so that what runs on it can be looked at; its dated tag does, too.
+
+    Raises:
+        BadCallError: the target is not in the registry.
+        RefusedError: ``YANK_LEAVES_TAGS``, where moving tags name it and ``to`` is not given.
+    """
+    repository = session.matrix.image
+    digest = _released(registry, repository, target)
+    naming = [tag for tag in session.matrix.tags if _names(registry, repository, tag, digest)]
+    if naming and to is None:
+        raise RefusedError(
+            Problem(
+                "YANK_LEAVES_TAGS",
+                f"{', '.join(naming)}: these tags name the image.",
+                where=f"{registry.host}/{repository}@{digest}",
+                why="who follows them would go on getting it",
+                fix="say which released image they get: --to DATED-TAG",
+            )
+        )
+    other = _released(registry, repository, to) if to is not None else None
+    if other == digest:
+        raise BadCallError(Problem("YANK_TO_ITSELF", "--to names the image that is withdrawn."))
+    if other is not None:
+        check_not_yanked(registry, repository, other)
+    with one_publisher(session.tools, f"{registry.host}/{repository}"):
+        changes = _move(registry, repository, naming, other) if other else ()
+        subject = registry.get_manifest(repository, digest)[0]
+        content = canonical_json({"schema": "rocm-torch/yank/v1", "reason": reason})
+        notes = {"io.rocm-torch.reason": reason}
+        mark = Attachment(YANK_RECORD, content, YANK_RECORD, notes, title="yank.json")
+        registry.attach_all(repository, subject, (mark,))
+    return changes
+
+
+def _move(
+    registry: Registry, repository: str, tags: Iterable[str], digest: Digest
+) -> tuple[Change, ...]:
+    changes = []
+    for tag in tags:
+        before = registry.head(repository, tag)
+        registry.tag(repository, digest, tag)
+        changes.append(Change(tag, before.digest if before else None, digest))
+    check_tags(registry, repository, digest, [change.tag for change in changes])
+    return tuple(changes)
+
+
+def _names(registry: Registry, repository: str, tag: str, digest: Digest) -> bool:
+    found = registry.head(repository, tag)
+    return found is not None and found.digest == digest
+
+
+def _released(registry: Registry, repository: str, target: str) -> Digest:
+    """Return the digest of a released image, by its dated tag or digest."""
+    try:
+        found = registry.head(repository, target.rpartition("@")[2].rpartition("/")[2])
+    except ValueError:
+        found = None
+    if found is None:
+        raise BadCallError(
+            Problem(
+                "NO_SUCH_RELEASE",
+                f"{registry.host} has no {target} in {repository}.",
+                fix="name a dated tag or a digest of an image that was released",
+            )
+        )
+    short = found.digest.hex[:8]
+    if not any(short in tag.split("-") for tag in registry.list_tags(repository)):
+        raise RefusedError(
+            Problem(
+                "NOT_RELEASED",
+                f"{found.digest} has no dated tag, so it never passed its gate.",
+                where=f"{registry.host}/{repository}",
+                fix="name an image that was released",
+            )
+        )
+    return found.digest

@@ -1,0 +1,115 @@
+"""Candidates on a real registry: built in one working copy, tested and published in others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from projects import IMAGE, Project
+
+from builder.engines.registry import Registry
+from builder.oci import BUILD_RECORD, RUN_RECORD, TEST_REPORT, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.engine
+
+
+def own(project: Project) -> Project:
+    """Make the images of a project its own: equal inputs give one digest for all tests here."""
+    script = project.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(f"{script.read_text('utf-8')}# {project.root.name}\n", "utf-8")
+    return project
+
+
+def other_machine(project: Project, root: Path) -> Project:
+    """Return a checkout of the same commit that has built nothing: another machine's."""
+    ignore = shutil.ignore_patterns(".rocm-torch")
+    shutil.copytree(project.root, root, ignore=ignore)
+    return Project(root, project.registry)
+
+
+def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    builder = own(make_project())
+    where, file = ("--registry", str(builder.registry)), tmp_path / "candidate.json"
+    made = builder.done("candidate", *where, "--run", "101-1", "--file", str(file))
+    (one,) = made["candidates"]
+    assert json.loads(file.read_text("utf-8"))["candidates"] == made["candidates"]
+    with Registry(str(builder.registry)) as registry:
+        assert one["tag"] in registry.list_tags(IMAGE)
+        assert not [
+            tag
+            for tag in registry.list_tags(IMAGE)
+            if tag.endswith(one["digest"][7:15]) and not tag.startswith("candidate-")
+        ]
+
+        tester = other_machine(builder, tmp_path / "tester")
+        tested = tester.done("test", "--candidate", str(file), "--force")
+        assert [record["verdict"] for record in tested["records"]] == ["pass"]
+
+        publisher = other_machine(builder, tmp_path / "publisher")
+        words = ("publish", "--candidates", str(file), "--sequence", "7")
+        (record,) = publisher.done(*words)["records"]
+        assert record["digest"] == one["digest"]
+        assert record["bytes_sent"] == 0
+        assert not (publisher.root / ".rocm-torch/layout").exists()
+        for tag in record["tags"]:
+            found = registry.head(IMAGE, tag)
+            assert found is not None
+            assert found.digest == one["digest"]
+        kinds = {r.artifact_type for r in registry.referrers(IMAGE, Digest(one["digest"]))}
+        assert {BUILD_RECORD, TEST_REPORT, RUN_RECORD} <= kinds
+    fresh = other_machine(builder, tmp_path / "fresh")
+    ask = ("ci", "plan", "--changed", *where, "--plan-file", str(tmp_path / "plan.json"))
+    assert fresh.done(*ask)["cells"] == 0
+    script = fresh.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(script.read_text("utf-8") + "\n", "utf-8")
+    assert fresh.done(*ask)["cells"] == 1
+    verified = publisher.done("verify", f"{builder.registry}/{IMAGE}:{record['tags'][-1]}")
+    assert verified["holds"], verified
+
+
+def test_a_candidate_of_another_commit_is_not_published(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    builder = own(make_project())
+    file = tmp_path / "candidate.json"
+    builder.done("candidate", "--registry", str(builder.registry), "--file", str(file))
+    publisher = other_machine(builder, tmp_path / "publisher")
+    script = publisher.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(script.read_text("utf-8") + "\n", "utf-8")
+    result = publisher.call("publish", "--candidates", str(file), "--json")
+    assert result.returncode == 2
+    assert "CANDIDATE_STALE" in result.stdout
+
+
+def test_a_failed_self_test_pushes_no_candidate(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = own(make_project())
+    project.verdict("fail")
+    file = tmp_path / "candidate.json"
+    words = ("candidate", "--registry", str(project.registry), "--file", str(file), "--json")
+    result = project.call(*words)
+    assert result.returncode == 2
+    assert "TEST_FAIL" in result.stdout
+    assert not file.exists()
+
+
+def test_a_level_that_is_missing_keeps_a_candidate_from_its_tags(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project = own(make_project(levels=("smoke", "gpu")))
+    file = tmp_path / "candidate.json"
+    where = ("--registry", str(project.registry))
+    project.done("candidate", *where, "--file", str(file))
+    publisher = other_machine(project, tmp_path / "publisher")
+    result = publisher.call("publish", "--candidates", str(file), "--json")
+    assert result.returncode == 3
+    assert "GATE_INCOMPLETE" in result.stdout
