@@ -12,6 +12,8 @@ from rocm_torch_selftest import table
 from rocm_torch_selftest.outcome import STATUSES, Result
 from rocm_torch_selftest.verdict import EXIT_CODES, summary, verdict
 
+from builder.pipeline.selftest import LEVEL_SECONDS
+
 PACKAGE = Path(table.__file__).parent
 BACKENDS = [*table.EVERY_BACKEND, None]
 
@@ -77,6 +79,7 @@ def test_the_summary_counts_errors_as_failed_and_not_applicable_as_nothing() -> 
         "failed": 2,
         "skipped": 1,
         "verdict": "fail",
+        "missing": [],
     }
 
 
@@ -105,7 +108,23 @@ def test_the_smoke_level_has_every_check_of_the_contract_and_requires_it_everywh
 
 
 def test_a_cpu_torch_does_not_make_the_gpu_level_pass_for_want_of_requirements() -> None:
-    assert table.required_ids("gpu", "cpu") == {"devices", "matmul"}
+    gpu = {check.id for check in table.checks_of("gpu")}
+    assert table.required_ids("gpu", "cpu") == gpu
+    assert table.required_ids("gpu", "hip") == gpu
+    assert table.required_ids("gpu", "cuda") == gpu - {"compile"}
+
+
+def test_the_gpu_level_has_every_check_of_the_contract() -> None:
+    assert {check.id for check in table.checks_of("gpu")} == {
+        *("arch", "hip-kernel", "devices", "matmul", "matmul-fp8", "precision", "memory"),
+        *("transfer", "conv", "attention", "amp", "compile", "graph", "streams", "train"),
+        *("concurrent", "idle", "allreduce", "api"),
+    }
+
+
+def test_the_limits_of_the_gpu_level_leave_room_for_the_report_in_the_builders_own() -> None:
+    limits = [check.limit_s for check in table.checks_of("gpu")]
+    assert sum(limits) < LEVEL_SECONDS["gpu"] - 120
 
 
 def test_ids_are_unique_and_each_row_names_a_function_that_exists() -> None:
