@@ -98,7 +98,7 @@ def test_a_template_makes_those_cells_stale_whose_dockerfile_it_writes(
     marked = {
         cell.id
         for cell in cells_of(after)
-        if MARK in after.context(cell)["Dockerfile"].decode().splitlines()
+        if MARK in after.context(cell)["Dockerfile"].decode()
     }
     found = stale(before, after)
     assert set(found) == marked
