@@ -12,7 +12,7 @@ DEMO := $(BIN)/rocm-torch --lock .rocm-torch/demo.lock
 LANE := lane=cpu
 
 SHELL_FILES := scripts/setup.sh .ci/run images/rootfs/usr/local/bin/rocm-torch-entrypoint \
-    images/rootfs/usr/local/bin/rocm-torch-selftest images/rootfs/usr/lib/rocm-torch/setup-user
+    images/rootfs/usr/local/bin/rocm-torch-selftest images/rootfs/usr/lib/rocm-torch/setup-user images/tools/as-user
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
