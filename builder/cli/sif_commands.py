@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +11,12 @@ import typer
 
 from builder.cli.common import Json, answer, hold, open_session, selected
 from builder.cli.steps import built_of
-from builder.errors import BadCallError, Problem
+from builder.errors import BadCallError, IncompleteError, Problem, RefusedError
 from builder.oci import Digest, Reference
 
 if TYPE_CHECKING:
     from builder.pipeline.session import Session
+    from builder.report.sif_report import Condition, SifReport
 
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The SIF; below .rocm-torch/sif by default.")
@@ -85,3 +87,65 @@ def reference_of(text: str) -> Reference:
         raise BadCallError(
             Problem("BAD_REFERENCE", str(error), fix="write host/name:tag or host/name@sha256:...")
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SifOptions:
+    """How a SIF is tested: the level, the hosts by name, and where ``/dev`` is looked for."""
+
+    level: str
+    hosts: tuple[str, ...]
+    device_root: Path
+
+
+def test_sif(context: typer.Context, sif: Path, options: SifOptions, *, as_json: bool) -> None:
+    """Test a SIF and print what was found; exit 2 or 3 where it does not pass."""
+    from builder.pipeline.sif_test import SifTest, sif_selftest
+
+    if not sif.is_file():
+        raise BadCallError(
+            Problem(
+                code="NO_SUCH_FILE",
+                what="there is no such file",
+                where=str(sif),
+                fix="make it with `rocm-torch sif CELL --output FILE`",
+            )
+        )
+    hosts = _hosts(options.hosts)
+    session = open_session(context)
+    hold(context, session, "test")
+    test = SifTest(sif.absolute(), options.level, hosts, options.device_root)
+    report = sif_selftest(session, test)
+    if report.verdict == "pass" or not as_json:
+        answer(report.to_json(), as_json=as_json, text=lambda: typer.echo(_told(report)))
+    kinds = {"fail": RefusedError, "incomplete": IncompleteError}
+    if report.verdict in kinds:
+        named = [str(finding) for run in report.runs for finding in run.findings]
+        raise kinds[report.verdict](
+            Problem(
+                code=f"TEST_{report.verdict.upper()}",
+                what=f"level {options.level} of the self-test is {report.verdict} under Apptainer",
+                where=str(sif),
+                why="; ".join(dict.fromkeys(named)) or None,
+                fix="the lines above name the host and the check",
+            )
+        )
+
+
+def _hosts(names: tuple[str, ...]) -> tuple[Condition, ...]:
+    from builder.report.sif_report import CONDITIONS
+
+    unknown = [name for name in names if name not in CONDITIONS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(CONDITIONS)}")
+    return tuple(name for name in CONDITIONS if name in names) or CONDITIONS
+
+
+def _told(report: SifReport) -> str:
+    lines = [f"{report.cell}  {report.verdict}  {report.sif}"]
+    for run in report.runs:
+        codes = ", ".join(dict.fromkeys(finding.code for finding in run.findings))
+        told = run.verdict or f"not tried: {run.reason}"
+        lines.append(f"  {run.mode:<8} {run.condition:<18} {told}{'  ' if codes else ''}{codes}")
+    lines += [f"  {finding}" for finding in report.findings]
+    return "\n".join(lines)

@@ -48,6 +48,8 @@ class Invocation:
         write: folders that it writes to.
         devices: device nodes of the host that it may open.
         user: who it runs as, where that can be chosen (the tools image).
+        full: folders that are full file systems, which only the tools image can give.
+        cwd: folder to run in.
     """
 
     words: tuple[str, ...]
@@ -57,6 +59,8 @@ class Invocation:
     write: tuple[Path, ...] = ()
     devices: tuple[str, ...] = ()
     user: User | None = None
+    full: tuple[Path, ...] = ()
+    cwd: Path | None = None
 
 
 class Place(Protocol):
@@ -87,7 +91,8 @@ class HostPlace:
     def command(self, call: Invocation) -> Command:
         """Return the plain call with the environment that was asked for and no other."""
         environ = {"PATH": self.path, **call.environ}
-        return Command((str(self.program), *call.words), timeout=call.timeout, env=environ)
+        words = (str(self.program), *call.words)
+        return Command(words, timeout=call.timeout, cwd=call.cwd, env=environ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,9 @@ class ToolsPlace:
             *(f"--label={label}" for label in self.labels),
             *(f"--volume={path}:{path}:ro" for path in read),
             *(f"--volume={path}:{path}" for path in dict.fromkeys(call.write)),
+            *(f"--tmpfs={path}:size=4k,nr_inodes=1,mode=1777" for path in call.full),
             *(f"--env={name}={value}" for name, value in sorted(call.environ.items())),
+            *((f"--workdir={call.cwd}",) if call.cwd else ()),
             self.image,
             *("as-user", str(user.uid), str(user.gid), ",".join(map(str, user.groups))),
             "apptainer",
@@ -210,7 +217,8 @@ class Apptainer:
         tuned = (_SQUASH, squash.words) if squash else ()
         folder = str(temporary)
         call = Invocation(
-            ("build", "--disable-cache", "--force", *tuned, str(sif), f"oci:{layout}"),
+            # Apptainer writes this word into a label: the name alone, not a path of this machine.
+            ("build", "--disable-cache", "--force", *tuned, str(sif), f"oci:{layout.name}"),
             _BUILD_SECONDS,
             # Two folders and the one of its helpers: each has filled a /tmp that nobody thought of.
             {
@@ -221,6 +229,7 @@ class Apptainer:
             },
             read=(layout, *read),
             write=(temporary, sif.parent),
+            cwd=layout.parent,
         )
         return self.run(call, on_line)
 

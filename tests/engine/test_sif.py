@@ -59,7 +59,9 @@ def tree(project: Project, sif: Path) -> list[str]:
         "set -e; cd /tmp; n=$(apptainer sif list SIF_FILE | awk -F'|' '/Squashfs/ {print $1}');"
         " apptainer sif dump $n SIF_FILE >/tmp/fs; unsquashfs -lln /tmp/fs"
     )
-    lines = in_tools(project, sif.parent, "sh", "-c", script.replace("SIF_FILE", str(sif))).splitlines()
+    lines = in_tools(
+        project, sif.parent, "sh", "-c", script.replace("SIF_FILE", str(sif))
+    ).splitlines()
     kept = []
     for line in lines:
         words = line.split()

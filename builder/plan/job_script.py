@@ -1,0 +1,59 @@
+"""The batch script of a test job: Apptainer with the devices alone, caches on the node's disk."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REPORT = "report.json"
+EXIT = "exit"
+NODE = "node"
+STDERR = "stderr"
+
+_SCRIPT = """\
+#!/bin/bash
+# Tests one image on one node. What it finds lies beside this script; the file `exit` comes last.
+set -u
+folder={folder}
+hostname >"$folder/{node}"
+local=${{SLURM_TMPDIR:-${{TMPDIR:-/tmp}}}}
+work=$(mktemp -d "$local/rocm-torch-${{SLURM_JOB_ID:-0}}.XXXXXX") || exit 1
+trap 'rm -rf -- "$work"' EXIT
+binds=(--bind "$folder")
+for node in /dev/kfd /dev/dri; do
+    [[ ! -e $node ]] || binds+=(--bind "$node")
+done
+# A batch job has no terminal and a home that other ranks share: nothing of it goes in.
+apptainer --quiet exec --containall --workdir "$work" "${{binds[@]}}" {sif} \\
+    rocm-torch-selftest --level {level} --json --output "$folder/{report}" \\
+    >/dev/null 2>"$folder/{stderr}" &
+# In the background, so that a signal of Slurm reaches this shell while it runs.
+child=$!
+trap 'kill -TERM "$child" 2>/dev/null' TERM INT
+wait "$child"
+status=$?
+printf '%s\\n' "$status" >"$folder/{exit}.part" && mv "$folder/{exit}.part" "$folder/{exit}"
+exit "$status"
+"""
+
+
+def job_script(folder: Path, sif: Path, level: str) -> str:
+    """Return the script of a job that tests ``sif`` and leaves what it found in ``folder``.
+
+    Args:
+        folder: on a file system that the nodes share with the submitting host.
+        sif: there too.
+        level: of the self-test.
+    """
+    return _SCRIPT.format(
+        folder=shlex.quote(str(folder)),
+        sif=shlex.quote(str(sif)),
+        level=shlex.quote(level),
+        report=REPORT,
+        exit=EXIT,
+        node=NODE,
+        stderr=STDERR,
+    )
