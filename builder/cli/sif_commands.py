@@ -120,13 +120,14 @@ def test_sif(context: typer.Context, sif: Path, options: SifOptions, *, as_json:
         answer(report.to_json(), as_json=as_json, text=lambda: typer.echo(_told(report)))
     kinds = {"fail": RefusedError, "incomplete": IncompleteError}
     if report.verdict in kinds:
-        named = [str(finding) for run in report.runs for finding in run.findings]
+        bad = [run for run in report.runs if run.verdict not in (None, "pass")]
+        named = [f"{run.mode}, {run.condition}: {run.verdict}" for run in bad]
         raise kinds[report.verdict](
             Problem(
                 code=f"TEST_{report.verdict.upper()}",
                 what=f"level {options.level} of the self-test is {report.verdict} under Apptainer",
                 where=str(sif),
-                why="; ".join(dict.fromkeys(named)) or None,
+                why="; ".join(named) or None,
                 fix="the lines above name the host and the check",
             )
         )

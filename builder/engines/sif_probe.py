@@ -25,6 +25,8 @@ CACHES = (
     "TORCHINDUCTOR_CACHE_DIR",
 )
 NETWORK_KINDS = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph")
+# Told even where the image has none: they are what it is for.
+ALWAYS = ("torch", "triton", "numpy")
 _LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
 _MAPPED = "import torch; print(open('/proc/self/maps').read())"
 _SECONDS = 120
@@ -48,17 +50,27 @@ def shadows() -> list[dict[str, str]]:
     folders = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     folders += [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     mine = [folder for folder in folders if folder in sys.path]
-    others = [path for path in sys.path if path and path not in mine]
     found = []
     for folder in mine:
         for entry in sorted(Path(folder).glob("*")):
             name = entry.name.split(".")[0] if entry.suffix in (".py", ".so") else entry.name
             if not name.isidentifier() or name == "__pycache__":
                 continue
-            hidden = importlib.machinery.PathFinder.find_spec(name, others)
-            if hidden is not None:
-                found.append({"module": name, "path": str(entry), "hides": str(hidden.origin)})
+            before, after = _around(folder, mine)
+            if importlib.machinery.PathFinder.find_spec(name, before) is not None:
+                continue  # the image's own comes first, as all of the standard library does
+            hidden = importlib.machinery.PathFinder.find_spec(name, after)
+            if hidden is not None or name in ALWAYS:
+                origin = str(hidden.origin) if hidden else ""
+                found.append({"module": name, "path": str(entry), "hides": origin})
     return found
+
+
+def _around(folder: str, mine: list[str]) -> tuple[list[str], list[str]]:
+    """Return the image's own places that Python looks at before ``folder``, and those after."""
+    place = sys.path.index(folder)
+    before = [path for path in sys.path[:place] if path and path not in mine]
+    return before, [path for path in sys.path[place:] if path and path not in mine]
 
 
 def host_libraries() -> list[dict[str, str]]:
@@ -123,10 +135,11 @@ def caches() -> dict[str, Any]:
     """Return where the caches are, whether they can be written, and on what file system."""
     places = {name: os.environ.get(name, "") for name in CACHES}
     home = os.environ.get("HOME", "")
+    wished = os.environ.get("ROCM_TORCH_CACHE_DIR") or f"{home}/.cache"
     return {
         "state": os.environ.get("ROCM_TORCH_CACHES", ""),
-        "home_cache": f"{home}/.cache",
-        "home_cache_writable": _can_write(Path(home, ".cache")),
+        "wished": wished,
+        "wished_writable": _can_write(Path(wished)),
         "network": sorted(name for name, place in places.items() if _is_network(place)),
         "places": places,
     }

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from builder.engines.apptainer import User
     from builder.report.sif_report import Condition
 
-_HIDDEN = ("json", "torch", "numpy", "pip")
+_HIDDEN = ("torch", "numpy", "pip")
+# Apptainer drops the first; sites that mean to help set the second, which it hands on.
+_PATHS: Mapping[Condition, str] = {
+    "host-library-path": "LD_LIBRARY_PATH",
+    "forced-library-path": "APPTAINERENV_LD_LIBRARY_PATH",
+}
 _LIBRARIES = ("libstdc++.so.6", "libamdhip64.so.6", "libhsa-runtime64.so.1", "libz.so.1")
 
 
@@ -56,12 +61,12 @@ def make_host(condition: Condition, folder: Path, python: str, user: User) -> Ho
     cache = home / ".cache" if condition.startswith("cache-") else None
     if condition == "hostile-home":
         _hide(home / ".local/lib" / f"python{python}" / "site-packages")
-    elif condition == "host-library-path":
+    elif condition in _PATHS:
         libraries = home / "lib"
         libraries.mkdir()
         for name in _LIBRARIES:
             (libraries / name).write_text("a library of some other system\n", "ascii")
-        environ["LD_LIBRARY_PATH"] = str(libraries)
+        environ[_PATHS[condition]] = str(libraries)
     elif cache is not None:
         cache.mkdir()
     _give(folder, user)

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 STEP = "test-sif"
 ORDINARY = 1000
 _PROBE_SECONDS = 300.0
+_CACHE = "/mnt"  # is in every image
+_FATAL = "FATAL:"
 _NOT_MADE = "a full file system can be made by the tools image only, not on this host"
 
 
@@ -177,7 +179,8 @@ def _exec(bench: _Bench, mode: Mode, host: Host, words: Sequence[str], timeout: 
     else:
         flags = ["--containall", f"--workdir={host.work}", *binds]
         if host.cache:
-            flags.append(f"--bind={host.cache}")
+            # Nothing of the home goes in; a site names the place, as our guide says.
+            flags += [f"--bind={host.cache}:{_CACHE}", f"--env=ROCM_TORCH_CACHE_DIR={_CACHE}"]
     if bench.on_host and os.getuid() == 0:
         flags.append("--no-privs")
     call = Invocation(
@@ -227,6 +230,15 @@ def _silent(tested: Completed) -> tuple[Finding, ...]:
 
 
 def _probe_failed(probed: Completed) -> tuple[Finding, ...]:
+    if _FATAL in probed.stderr:  # the container did not start: nothing of it is to blame
+        return (
+            Finding(
+                code="APPTAINER_FAILED",
+                severity="warn",
+                summary=probed.tail(1),
+                fix="see `apptainer --debug exec` with the same words",
+            ),
+        )
     return (
         Finding(
             code="PYTHON_BROKEN_BY_HOST",

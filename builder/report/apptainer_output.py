@@ -104,7 +104,8 @@ def probe_findings(probe: Mapping[str, Any]) -> tuple[Finding, ...]:
         Finding(
             code="USER_SITE_SHADOWS",
             severity="error",
-            summary=f"{shadow['path']} hides the image's {shadow['module']} ({shadow['hides']})",
+            summary=f"{shadow['path']} is found before the image's {shadow['module']}"
+            + (f" ({shadow['hides']})" if shadow["hides"] else ""),
             fix="set PYTHONNOUSERSITE=1 and no PYTHONPATH, or run with --containall or --no-home",
         )
         for shadow in probe["shadows"]
@@ -155,13 +156,13 @@ def _library_findings(library: Mapping[str, str]) -> tuple[Finding, ...]:
 
 def _cache_findings(caches: Mapping[str, Any]) -> tuple[Finding, ...]:
     found = []
-    if not caches["home_cache_writable"]:
+    if not caches["wished_writable"]:
         place = caches["state"] or "nowhere"
         found.append(
             Finding(
                 code="CACHE_NOT_WRITABLE",
                 severity="note",
-                summary=f"{caches['home_cache']} cannot be written (read-only or full), so caches"
+                summary=f"{caches['wished']} cannot be written (read-only or full), so caches"
                 f" are in {place}",
                 fix="set ROCM_TORCH_CACHE_DIR to a folder of the job on the node's own disk",
             )

@@ -16,11 +16,19 @@ if TYPE_CHECKING:
 Mode = Literal["rocm", "devices"]
 MODES: tuple[Mode, ...] = ("rocm", "devices")
 # What the host does to the container; see builder/pipeline/sif_host.py.
-Condition = Literal["plain", "hostile-home", "host-library-path", "cache-read-only", "cache-full"]
+Condition = Literal[
+    "plain",
+    "hostile-home",
+    "host-library-path",
+    "forced-library-path",
+    "cache-read-only",
+    "cache-full",
+]
 CONDITIONS: tuple[Condition, ...] = (
     "plain",
     "hostile-home",
     "host-library-path",
+    "forced-library-path",
     "cache-read-only",
     "cache-full",
 )
