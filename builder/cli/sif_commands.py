@@ -1,4 +1,4 @@
-"""Commands about SIF files: sif."""
+"""Commands about SIF files: sif, publish-sif, pull-sif, and the SIF side of test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from builder.cli.common import Json, answer, hold, open_session, selected
-from builder.cli.steps import built_of
+from builder.cli.common import (
+    Json,
+    Registry,
+    Selectors,
+    answer,
+    hold,
+    open_session,
+    registry_for,
+    selected,
+)
+from builder.cli.steps import built_of, tell_records
 from builder.errors import BadCallError, IncompleteError, Problem, RefusedError
 from builder.oci import Digest, Reference
 
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The SIF; below .rocm-torch/sif by default.")
 ]
+_PULL = "localhost:5000/ourorg/rocm-torch:cpu-sif"
 Source = Annotated[
     str,
     typer.Argument(
@@ -32,6 +42,12 @@ Source = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     app.command(epilog="Example: rocm-torch sif cpu-py313 --output cpu.sif")(sif)
+    app.command(
+        "publish-sif", epilog="Example: rocm-torch publish-sif --registry localhost:5000 cpu-py313"
+    )(publish_sif)
+    app.command("pull-sif", epilog=f"Example: rocm-torch pull-sif {_PULL} --output cpu.sif")(
+        pull_sif
+    )
 
 
 def sif(
@@ -51,6 +67,57 @@ def sif(
     record = convert(session, Conversion(digest, target, os.environ), force=force)
     document = {"schema": "rocm-torch/sif/v1", "record": record.model_dump(mode="json")}
     line = f"{record.path}  {record.size / 1e6:.1f} MB  of {record.digest}"
+    answer(document, as_json=as_json, text=lambda: typer.echo(line))
+
+
+def publish_sif(
+    context: typer.Context,
+    selectors: Selectors = None,
+    registry: Registry = None,
+    as_json: Json = False,
+) -> None:
+    """Publish tested SIF files under the image's tags with -sif at the end."""
+    from builder.pipeline import sif_publish as step
+
+    session = open_session(context)
+    hold(context, session, "publish-sif")
+    client = registry_for(session, registry)
+    records = [step.publish_sif(session, cell.id, client) for cell in selected(session, selectors)]
+    tell_records(
+        "publish-sif",
+        [record.model_dump(mode="json", by_alias=True) for record in records],
+        as_json=as_json,
+    )
+
+
+def pull_sif(
+    context: typer.Context,
+    reference: Annotated[
+        str, typer.Argument(metavar="REF", help="A SIF (host/name:tag-sif), or its image.")
+    ],
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch a SIF, checked while it comes; the file appears when its digest agreed."""
+    from builder.pipeline import sif_publish as step
+    from builder.pipeline.registries import open_registry
+
+    session = open_session(context)
+    wanted = reference_of(reference)
+    name = wanted.tag or (wanted.digest.hex[:12] if wanted.digest else "latest")
+    target = output or Path.cwd() / f"{name.removesuffix(step.SUFFIX)}.sif"
+    with open_registry(
+        wanted.registry, runner=session.tools.runner, environ=os.environ
+    ) as registry:
+        pulled = step.pull_sif(session, registry, wanted, target.absolute())
+    document = {
+        "schema": "rocm-torch/pull-sif/v1",
+        "path": str(pulled.output),
+        "digest": pulled.file,
+        "bytes": pulled.size,
+        "image": pulled.image,
+    }
+    line = f"{pulled.output}  {pulled.size / 1e6:.1f} MB  {pulled.file}  of {pulled.image}"
     answer(document, as_json=as_json, text=lambda: typer.echo(line))
 
 

@@ -99,7 +99,7 @@ def convert(session: Session, wanted: Conversion, *, force: bool = False) -> Sif
         check_whole(session, wanted.digest)
         layout = labelled_view(session, wanted.digest, temporary / "layout")
         _build(session, program, cell, layout, partial, temporary)
-        file, size = _digest_of(partial)
+        file, size = digest_of(partial)
         partial.replace(wanted.output)
         record = SifRecord(
             cell=cell,
@@ -144,7 +144,7 @@ def _holds(record: SifRecord, wanted: Conversion) -> bool:
         and record.path == str(output)
         and output.is_file()
         and output.stat().st_size == record.size
-        and _digest_of(output)[0] == record.file
+        and digest_of(output)[0] == record.file
     )
 
 
@@ -274,7 +274,8 @@ def _build(
         )
 
 
-def _digest_of(path: Path) -> tuple[Digest, int]:
+def digest_of(path: Path) -> tuple[Digest, int]:
+    """Return the digest of a file's bytes, and its size."""
     with path.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256")
     return Digest(f"sha256:{found.hexdigest()}"), path.stat().st_size

@@ -23,7 +23,7 @@ from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, canonical_json
 from builder.pipeline.apptainers import apptainer
 from builder.pipeline.selftest import LEVEL_SECONDS, document_of
-from builder.pipeline.sif import CELL_LABEL, IMAGE_LABEL
+from builder.pipeline.sif import CELL_LABEL, IMAGE_LABEL, digest_of
 from builder.pipeline.sif_host import Host, make_host
 from builder.report.apptainer_output import (
     ModeRun,
@@ -103,7 +103,8 @@ def sif_selftest(session: Session, test: SifTest) -> SifReport:
     with timed(tools.progress, cell, STEP, tools.clock, f"self-test in {test.sif}") as seconds:
         started = tools.now()
         runs = tuple(_runs(bench))
-        report = SifReport(test.sif, digest, cell, test.level, runs, _compared(runs))
+        file = digest_of(test.sif)[0]
+        report = SifReport(test.sif, file, digest, cell, test.level, runs, _compared(runs))
         content = canonical_json(
             {
                 **report.to_json(),

@@ -71,6 +71,7 @@ class SifReport:
     """What the test of one SIF found."""
 
     sif: Path
+    file: Digest
     digest: Digest
     cell: str
     level: str
@@ -96,7 +97,12 @@ class SifReport:
         """Return the report, without time and host."""
         return {
             "schema": SCHEMA,
-            "image": {"sif": str(self.sif), "digest": self.digest, "cell": self.cell},
+            "image": {
+                "sif": str(self.sif),
+                "file": self.file,
+                "digest": self.digest,
+                "cell": self.cell,
+            },
             "level": self.level,
             "verdict": self.verdict,
             "findings": [finding.to_json() for finding in self.findings],
