@@ -107,6 +107,9 @@ def selftest(
     gfx: Annotated[
         list[str] | None, typer.Option(help="A job on a node with this feature, such as gfx942.")
     ] = None,
+    fabric: Annotated[
+        str | None, typer.Option(help="The cluster's fabric, such as cxi: TCP there is a failure.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the self-test in a container of each selected image, with the host's GPU passed in.
@@ -126,7 +129,7 @@ def selftest(
         return
     if executor == "slurm":
         ask = Ask(partition, gpus, time, account=account)
-        options = SlurmOptions(level, ask, tuple(gfx or ()), force)
+        options = SlurmOptions(level, ask, tuple(gfx or ()), fabric, force)
         test_on_slurm(context, selectors, options, as_json=as_json)
         return
     if candidate is not None:

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SlurmOptions:
-    """How tests are submitted: the level, what jobs ask for, and a job for each of these GPUs."""
+    """How tests are submitted: the level, what jobs ask for, the GPUs (a job each), the fabric."""
 
     level: str
     ask: Ask
     gfx: tuple[str, ...]
+    fabric: str | None
     force: bool
 
 
@@ -52,7 +53,7 @@ def test_on_slurm(
     hold(context, session, "test")
     built = [built_of(session, job) for job in locked_jobs(session, selectors)]
     sifs = {one.cell: _sif(session, one) for one in built}
-    executor = SlurmExecutor(sifs, options.ask)
+    executor = SlurmExecutor(sifs, options.ask, fabric=options.fabric)
     tasks = [TestTask(one, options.level, gfx) for one in built for gfx in options.gfx or (None,)]
     done: dict[tuple[str, str], dict[str, Any]] = {}
     errors: list[RocmTorchError] = []

@@ -20,7 +20,9 @@ from builder.engines.slurm import ENDED, Ask, Slurm
 from builder.errors import CouldNotError, Problem
 from builder.oci import canonical_json
 from builder.pipeline.executor import Ran
-from builder.plan.job_script import EXIT, NODE, REPORT, STDERR, job_script
+from builder.plan.job_script import EXIT, NODE, REPORT, STDERR, fabric_environ, job_script
+from builder.report.apptainer_output import bind_findings, loader_findings
+from builder.report.distributed_output import DistributedRun, distributed_findings
 from builder.report.progress import Event
 from builder.report.records import atomic_write
 
@@ -71,13 +73,20 @@ class SlurmExecutor:
     Args:
         sifs: the SIF of each cell, on a file system that the nodes see.
         ask: what each job asks for.
+        fabric: the machine's, such as ``cxi``; ranks that use TCP there fail the test.
         poll_seconds: time between two questions about a job's state.
     """
 
     def __init__(
-        self, sifs: Mapping[str, Path], ask: Ask, *, poll_seconds: float = _POLL_SECONDS
+        self,
+        sifs: Mapping[str, Path],
+        ask: Ask,
+        *,
+        fabric: str | None = None,
+        poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self._sifs = sifs
+        self._fabric = fabric
         self._ask = ask
         self._poll_seconds = poll_seconds
         self._active: dict[Path, str] = {}
@@ -144,12 +153,15 @@ class SlurmExecutor:
         # The intent first: where we are killed before Slurm's answer is written, the name finds it.
         atomic_write(folder / "job.json", job.to_json())
         script = folder / "job.sh"
-        atomic_write(script, job_script(folder, sif, task.level).encode())
+        atomic_write(script, self._script(folder, sif, task.level))
         ask = replace(self._ask, constraint=task.gfx) if task.gfx else self._ask
         job = replace(job, number=slurm.submit(script, name, ask))
         atomic_write(folder / "job.json", job.to_json())
         session.tools.progress.say(task.built.cell, task.step, f"submitted as job {job.number}")
         return job
+
+    def _script(self, folder: Path, sif: Path, level: str) -> bytes:
+        return job_script(folder, sif, level, fabric_environ(self._fabric)).encode()
 
     def _wait(
         self, session: Session, slurm: Slurm, task: TestTask, folder: Path, number: str
@@ -183,6 +195,14 @@ class SlurmExecutor:
                     why=last or None,
                     fix=_REASONS.get(state, "read its log, job.log in that folder"),
                 )
+            )
+        run = DistributedRun(stderr, self._fabric, fabric_environ(self._fabric))
+        findings = (*bind_findings(stderr), *loader_findings(stderr), *distributed_findings(run))
+        errors = [finding for finding in findings if finding.severity == "error"]
+        if errors:
+            raise CouldNotError(
+                Problem(one.code, one.summary, f"{task.built.cell}, job {number}", fix=one.fix)
+                for one in errors
             )
         report = _text(folder / REPORT)
         result = RunResult(int(exit_file.read_text("ascii")), report, stderr)

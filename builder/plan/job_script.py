@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 REPORT = "report.json"
@@ -26,7 +27,7 @@ binds=(--bind "$folder")
 for node in /dev/kfd /dev/dri; do
     [[ ! -e $node ]] || binds+=(--bind "$node")
 done
-# A batch job has no terminal and a home that other ranks share: nothing of it goes in.
+{exports}# A batch job has no terminal and a home that other ranks share: nothing of it goes in.
 apptainer --quiet exec --containall --workdir "$work" "${{binds[@]}}" {sif} \\
     rocm-torch-selftest --level {level} --json --output "$folder/{report}" \\
     >/dev/null 2>"$folder/{stderr}" &
@@ -40,18 +41,39 @@ exit "$status"
 """
 
 
-def job_script(folder: Path, sif: Path, level: str) -> str:
+# What fabrics need that is known to hang without it. Source: LUMI's AI guide, pull request 118.
+FABRIC_ENVIRON: Mapping[str, Mapping[str, str]] = {
+    "cxi": {"FI_MR_CACHE_MONITOR": "userfaultfd"},
+}
+
+
+def fabric_environ(fabric: str | None) -> dict[str, str]:
+    """Return what ranks on a machine with ``fabric`` are given, and that RCCL says what it took."""
+    if fabric is None:
+        return {}
+    return {"NCCL_DEBUG": "INFO", **FABRIC_ENVIRON.get(fabric, {})}
+
+
+def job_script(
+    folder: Path, sif: Path, level: str, environ: Mapping[str, str] | None = None
+) -> str:
     """Return the script of a job that tests ``sif`` and leaves what it found in ``folder``.
 
     Args:
         folder: on a file system that the nodes share with the submitting host.
         sif: there too.
         level: of the self-test.
+        environ: variables for the container.
     """
+    exports = (
+        f"export APPTAINERENV_{name}={shlex.quote(value)}\n"
+        for name, value in sorted((environ or {}).items())
+    )
     return _SCRIPT.format(
         folder=shlex.quote(str(folder)),
         sif=shlex.quote(str(sif)),
         level=shlex.quote(level),
+        exports="".join(exports),
         report=REPORT,
         exit=EXIT,
         node=NODE,
