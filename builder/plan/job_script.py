@@ -33,9 +33,15 @@ apptainer --quiet exec --containall --workdir "$work" "${{binds[@]}}" {sif} \\
     >/dev/null 2>"$folder/{stderr}" &
 # In the background, so that a signal of Slurm reaches this shell while it runs.
 child=$!
-trap 'kill -TERM "$child" 2>/dev/null' TERM INT
+stopped=
+trap 'stopped=1; kill -TERM "$child" 2>/dev/null' TERM INT
 wait "$child"
 status=$?
+# A test that was ended, or that left no report, has no result: the file stays away.
+if [[ -n $stopped || ! -s $folder/{report} ]]; then
+    wait "$child"
+    exit 1
+fi
 printf '%s\\n' "$status" >"$folder/{exit}.part" && mv "$folder/{exit}.part" "$folder/{exit}"
 exit "$status"
 """
