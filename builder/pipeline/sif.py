@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -188,12 +189,14 @@ def _unpacked(session: Session, wanted: Conversion) -> int:
 def _folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
     """Give the one conversion to ``output`` a partial file and a folder, both gone at the end.
 
-    Their names follow from the output's, so that what a killed conversion left is found again; a
-    lock tells it from one that runs.
+    Their names begin with what follows from the output's, so that what a killed conversion left is
+    found again; a lock tells it from one that runs. They end in chance: a converter that outlived
+    its killed run goes on writing to names that are gone.
     """
+    chance = secrets.token_hex(4)
     mark = hashlib.sha256(os.fsencode(output.absolute())).hexdigest()[:12]
     place = output.absolute().parent / f".{output.name}.converting"
-    temporary = scratch / f".rocm-torch-sif-{mark}"
+    temporary = scratch / f".rocm-torch-sif-{mark}-{chance}"
     place.mkdir(parents=True, exist_ok=True)
     with (place / "lock").open("w") as lock:
         try:
@@ -208,11 +211,10 @@ def _folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
                 )
             ) from error
         try:
-            _remove_tree(temporary)
+            for old in (*scratch.glob(f".rocm-torch-sif-{mark}-*"), *place.glob("*.sif")):
+                _remove_tree(old)
             temporary.mkdir()
-            partial = place / "partial.sif"
-            partial.unlink(missing_ok=True)
-            yield partial, temporary
+            yield place / f"{chance}.sif", temporary
         finally:
             _remove_tree(temporary)
             _remove_tree(place)
@@ -220,7 +222,8 @@ def _folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
 
 def _remove_tree(folder: Path) -> None:
     """Remove what is there, folders without the right to write to them included."""
-    if not folder.exists():
+    if not folder.is_dir():
+        folder.unlink(missing_ok=True)
         return
     for path, names, _ in os.walk(folder):
         for name in names:
