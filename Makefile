@@ -12,7 +12,8 @@ DEMO := $(BIN)/rocm-torch --lock .rocm-torch/demo.lock
 LANE := lane=cpu
 
 SHELL_FILES := scripts/setup.sh .ci/run images/rootfs/usr/local/bin/rocm-torch-entrypoint \
-    images/rootfs/usr/local/bin/rocm-torch-selftest images/rootfs/usr/lib/rocm-torch/setup-user images/tools/as-user
+    images/rootfs/usr/local/bin/rocm-torch-selftest images/rootfs/usr/lib/rocm-torch/setup-user images/tools/as-user \
+    tests/engine/cluster/start docs/examples/two_nodes.sbatch
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile

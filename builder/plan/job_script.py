@@ -14,6 +14,8 @@ EXIT = "exit"
 NODE = "node"
 STDERR = "stderr"
 
+_INSIDE = "/mnt"
+
 _SCRIPT = """\
 #!/bin/bash
 # Tests one image on one node. What it finds lies beside this script; the file `exit` comes last.
@@ -23,13 +25,14 @@ hostname >"$folder/{node}"
 local=${{SLURM_TMPDIR:-${{TMPDIR:-/tmp}}}}
 work=$(mktemp -d "$local/rocm-torch-${{SLURM_JOB_ID:-0}}.XXXXXX") || exit 1
 trap 'rm -rf -- "$work"' EXIT
-binds=(--bind "$folder")
+# To a place that every image has: with --containall nothing can be made below /tmp or the home.
+binds=(--bind "$folder:{inside}")
 for node in /dev/kfd /dev/dri; do
     [[ ! -e $node ]] || binds+=(--bind "$node")
 done
 {exports}# A batch job has no terminal and a home that other ranks share: nothing of it goes in.
 apptainer --quiet exec --containall --workdir "$work" "${{binds[@]}}" {sif} \\
-    rocm-torch-selftest --level {level} --json --output "$folder/{report}" \\
+    rocm-torch-selftest --level {level} --json --output {inside}/{report} \\
     >/dev/null 2>"$folder/{stderr}" &
 # In the background, so that a signal of Slurm reaches this shell while it runs.
 child=$!
@@ -80,6 +83,7 @@ def job_script(
         sif=shlex.quote(str(sif)),
         level=shlex.quote(level),
         exports="".join(exports),
+        inside=_INSIDE,
         report=REPORT,
         exit=EXIT,
         node=NODE,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 CLUSTER = Path(__file__).parent / "cluster"
+EXAMPLES = REPO / "docs/examples"
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
 
 
@@ -101,7 +102,7 @@ def cluster(held: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     argv = [
         *("docker", "run", "--detach", "--rm", "--init", f"--name={name}", "--hostname=node1"),
         *(*unconfined, "--security-opt=systempaths=unconfined", *fuse),
-        *(f"--volume={held.root}:{held.root}", image),
+        *(f"--volume={held.root}:{held.root}", f"--volume={EXAMPLES}:{EXAMPLES}:ro", image),
     ]
     subprocess.run(argv, check=True, timeout=120, stdout=subprocess.DEVNULL)
     programs = tmp_path_factory.mktemp("bin")
@@ -226,3 +227,14 @@ def test_a_job_that_ends_without_a_result_says_how(held: Project, cluster: Clust
     (problem,) = json.loads(out)["problems"]
     assert problem["code"] == "SLURM_JOB_CANCELLED"
     assert "the same command submits it again" in problem["fix"]
+
+
+def test_slurm_takes_the_two_node_example_with_what_a_site_adds(cluster: Cluster) -> None:
+    script = str(EXAMPLES / "two_nodes.sbatch")
+    site = ("--partition=debug", "--nodes=1", "--gpus-per-node=0")
+    argv = ["docker", "exec", cluster.name, "sbatch", "--test-only", *site, script, "cpu.sif"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    both = [*argv[:4], "--test-only", "--partition=debug", script, "cpu.sif"]
+    done = subprocess.run(both, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0, "this cluster has one node, and the example asks for two"
