@@ -21,6 +21,7 @@ from builder.cli import (
     matrix_commands,
     prune_command,
     registry_commands,
+    sif_commands,
     verify_command,
 )
 from builder.cli.common import Globals, find_project
@@ -50,6 +51,7 @@ matrix_commands.register(app)
 explain_commands.register(app)
 build_commands.register(app)
 registry_commands.register(app)
+sif_commands.register(app)
 prune_command.register(app)
 verify_command.register(app)
 bench_commands.register(app)
