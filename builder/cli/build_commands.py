@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Force = Annotated[bool, typer.Option("--force", help="Do it again, whatever the records say.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Repeat finished steps, build without cache.")]
 Level = Annotated[str, typer.Option(help="Level of the self-test: smoke or gpu.")]
-_LEVELS = ("smoke", "gpu")
+_LEVELS = ("smoke", "gpu", "bench")
 
 
 def register(app: typer.Typer) -> None:

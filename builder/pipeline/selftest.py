@@ -12,6 +12,7 @@ from builder.errors import CouldNotError, Problem
 from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, Reference, canonical_json
+from builder.report.junit import junit
 from builder.report.progress import Event, timed
 from builder.report.records import TestRecord, atomic_write
 
@@ -44,7 +45,7 @@ def run_selftest(
     Args:
         session: the run.
         built: the build whose image is tested.
-        level: ``smoke`` or ``gpu``.
+        level: ``smoke``, ``gpu`` or ``bench``.
         force: test again.
         device_root: where the host's ``/dev`` is looked for.
 
@@ -73,7 +74,9 @@ def run_selftest(
             "selftest": document,
         }
         content = canonical_json(report)
-        atomic_write(report_path(session, Digest(built.digest), level), content)
+        path = report_path(session, Digest(built.digest), level)
+        atomic_write(path, content)
+        atomic_write(path.with_suffix(".junit.xml"), junit(report))
         summary = document["summary"]
         record = TestRecord(
             cell=cell,

@@ -155,6 +155,7 @@ def description(cell: Cell) -> dict[str, Any]:
         "flavour": cell.flavour,
         "family": cell.base.family,
         "gfx": list(cell.gfx),
+        **({"peaks": {one.product: dict(one.tflops) for one in cell.peaks}} if cell.peaks else {}),
         "expected": {
             "torch_version": expected.torch_version,
             "backend": expected.backend,

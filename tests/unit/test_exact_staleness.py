@@ -96,9 +96,7 @@ def test_a_template_makes_those_cells_stale_whose_dockerfile_it_writes(
     path.write_text(text, "utf-8")
     after = opened(root)
     marked = {
-        cell.id
-        for cell in cells_of(after)
-        if MARK in after.context(cell)["Dockerfile"].decode().splitlines()
+        cell.id for cell in cells_of(after) if MARK in after.context(cell)["Dockerfile"].decode()
     }
     found = stale(before, after)
     assert set(found) == marked

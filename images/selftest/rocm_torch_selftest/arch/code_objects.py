@@ -80,18 +80,22 @@ def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[set[str]]:
         if plain < 0 and packed < 0:
             return
         if plain >= 0 and (packed < 0 or plain < packed):
-            names, length = _entries(data[plain : plain + _HEAD_BYTES])
+            names, length = _entries(data[plain : plain + _HEAD_BYTES], end - plain)
             position = plain + max(length, len(PLAIN))
         else:
             head, length = _unpacked_head(data, packed, end)
-            names, _ = _entries(head)
+            names, _ = _entries(head, None)
             position = packed + max(length, len(COMPRESSED))
         if names:
             yield names
 
 
-def _entries(head: bytes) -> tuple[set[str], int]:
-    """Return the targets of a plain bundle and its length in bytes."""
+def _entries(head: bytes, room: int | None) -> tuple[set[str], int]:
+    """Return the targets of a plain bundle and its length in bytes.
+
+    A bundle that would be larger than the room for it is none: its first bytes can stand in
+    compressed data.
+    """
     position, length = len(PLAIN) + 8, 0
     if not head.startswith(PLAIN) or len(head) < position:
         return set(), 0
@@ -104,6 +108,8 @@ def _entries(head: bytes) -> tuple[set[str], int]:
         name = head[position + 24 : position + 24 + characters].decode("ascii", "replace")
         position += 24 + characters
         length = max(length, offset + size)
+        if room is not None and length > room:
+            return set(), 0
         target = stripped(name.split("--", 1)[-1]) if "amdgcn" in name else ""
         if is_target(target):
             names.add(target)

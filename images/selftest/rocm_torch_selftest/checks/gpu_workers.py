@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import faulthandler
 import json
 import math
 import time
@@ -16,7 +17,8 @@ from rocm_torch_selftest.child import write_atomically
 from rocm_torch_selftest.context import load_torch
 from rocm_torch_selftest.outcome import CheckFailedError
 
-MEET_S = 120.0
+MEET_S = 90.0
+STUCK_S = 110.0
 WORK_S = 2.0
 COUNTS = (1, 1023, 4 * 2**20)
 TYPES = ("float32", "bfloat16")
@@ -25,6 +27,7 @@ TYPES = ("float32", "bfloat16")
 def main(request_path: str) -> int:
     """Do the job of the request file and write the answer beside it."""
     request: Mapping[str, Any] = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    faulthandler.dump_traceback_later(STUCK_S)  # a hang then says where it is
     jobs: Mapping[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
         "concurrent": concurrent,
         "allreduce": allreduce,
@@ -34,20 +37,21 @@ def main(request_path: str) -> int:
     except CheckFailedError as error:
         answer = {"problem": error.detail}
     write_atomically(Path(request["folder"]) / "answer", json.dumps(answer))
+    faulthandler.cancel_dump_traceback_later()
     return 0
 
 
-def _meet(request: Mapping[str, Any]) -> None:
-    """Wait until every worker is ready.
+def _meet(request: Mapping[str, Any], point: str) -> None:
+    """Wait until every worker has come to a point.
 
     Raises:
         CheckFailedError: one never is.
     """
-    (Path(request["folder"]) / "ready").touch()
+    (Path(request["folder"]) / point).touch()
     deadline = time.monotonic() + MEET_S
-    while not all((Path(peer) / "ready").exists() for peer in request["peers"]):
+    while not all((Path(peer) / point).exists() for peer in request["peers"]):
         if time.monotonic() > deadline:
-            raise CheckFailedError("the other process did not get ready.")
+            raise CheckFailedError(f"another process did not get {point}.")
         time.sleep(0.005)
 
 
@@ -55,7 +59,7 @@ def concurrent(torch: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     """Multiply and compare for two seconds beside the other process."""
     device = request["device"]
     products.exact_product(torch, device, torch.float32)  # so that kernels are loaded
-    _meet(request)
+    _meet(request, "ready")
     started = time.time()
     count = 0
     while time.time() < started + WORK_S:
@@ -92,6 +96,8 @@ def allreduce(torch: Any, request: Mapping[str, Any]) -> dict[str, Any]:
             sums += count
     rate = _rate(torch, group, device)
     version = torch.cuda.nccl.version() if device != "cpu" else None
+    # One that leaves while another still reads from it can leave that one waiting for ever.
+    _meet(request, "done")
     group.destroy_process_group()
     return {"sums": sums, "gb_per_s": rate, "library": _words(version)}
 
