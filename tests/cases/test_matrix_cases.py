@@ -92,5 +92,6 @@ def test_g2_12_a_release_that_nobody_knows_is_an_error_and_no_guess() -> None:
 
 
 def test_g8_02_a_misspelt_key_of_an_include_is_named_too() -> None:
-    (found,) = problems(LANE + '    include: [{pyhton: "3.13"}]\n')
-    assert (found.code, "python" in (found.fix or "")) == ("UNKNOWN_KEY", True)
+    first, *_ = problems(LANE + '    include: [{pyhton: "3.13"}]\n')
+    assert first.code == "UNKNOWN_KEY"
+    assert "python" in (first.fix or "")
