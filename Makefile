@@ -12,7 +12,9 @@ DEMO := $(BIN)/rocm-torch --lock .rocm-torch/demo.lock
 LANE := lane=cpu
 
 SHELL_FILES := scripts/setup.sh .ci/run images/rootfs/usr/local/bin/rocm-torch-entrypoint \
-    images/rootfs/usr/local/bin/rocm-torch-selftest images/rootfs/usr/lib/rocm-torch/setup-user images/tools/as-user \
+    images/rootfs/usr/local/bin/rocm-torch-selftest \
+    $(addprefix images/rootfs/usr/lib/rocm-torch/,setup-user find-python wrap-python fetch-key) \
+    images/rootfs/etc/profile.d/rocm-torch.sh images/tools/as-user \
     tests/engine/cluster/start docs/examples/two_nodes.sbatch
 
 help: ## list these commands
@@ -41,6 +43,7 @@ lint: venv ## style, types, import directions, rendered Dockerfiles
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/rocm-torch render --check
+	$(BIN)/rocm-torch ci github --check
 	$(BIN)/hadolint images/*/Dockerfile
 	$(BIN)/shellcheck $(SHELL_FILES)
 

@@ -19,6 +19,11 @@ RUNS = Path(__file__).parents[1] / ".rocm-torch" / "test-runs"
 RUN = "ROCM_TORCH_TEST_RUN"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let whoever changed a template write the golden files anew, to review them as a diff."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/unit/golden anew")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Name the run, in the process that starts the workers; they inherit the name."""
     if not hasattr(config, "workerinput"):

@@ -12,7 +12,9 @@ from builder.errors import CouldNotError, Problem
 from builder.plan.tolerance import DEFAULT_TOLERANCE
 
 _bench = typer.Typer(
-    help="Compare and print results of the self-test's level bench.", no_args_is_help=True
+    help="Compare and print results of the self-test's level bench.",
+    no_args_is_help=True,
+    epilog="Example: rocm-torch bench compare yesterday.json today.json",
 )
 _EXIT_CODES = {"pass": 0, "regression": 2, "incomplete": 3}
 

@@ -42,7 +42,7 @@ Level = Annotated[str, typer.Option(help="Level of the self-test: smoke or gpu."
 Executor = Annotated[
     Literal["local", "slurm"], typer.Option(help="Where tests run: here, or as jobs of Slurm.")
 ]
-_LEVELS = ("smoke", "gpu")
+_LEVELS = ("smoke", "gpu", "bench")
 
 
 def register(app: typer.Typer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path  # noqa: TC003 - typer reads annotations at run time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ from builder.cli.common import (
     registry_for,
 )
 from builder.cli.steps import locked_jobs, raise_worst
-from builder.errors import RocmTorchError
+from builder.errors import CouldNotError, RocmTorchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,7 +162,8 @@ def publish_candidates(
         except RocmTorchError as error:
             errors.append(told_failure(session, one.cell, "publish", error))
             continue
-        client.delete_tag(one.repository, one.tag)
+        with suppress(CouldNotError):  # who may not delete leaves it to the end of the lease
+            client.delete_tag(one.repository, one.tag)
         records.append(record.model_dump(mode="json", by_alias=True))
     return records, errors
 

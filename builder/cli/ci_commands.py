@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from builder.cli.common import Json, Selectors, answer, open_session, selected
+from builder.cli.common import (
+    Json,
+    Registry,
+    Selectors,
+    answer,
+    open_session,
+    registry_for,
+    selected,
+)
 from builder.errors import Problem, RefusedError
 
 if TYPE_CHECKING:
@@ -42,6 +50,11 @@ def plan(
     size: Annotated[
         int | None, typer.Option("--chunk", help="Cells a chunk, 256 at most.", show_default=False)
     ] = None,
+    changed: Annotated[
+        bool,
+        typer.Option("--changed", help="Leave out what the registry has from the same inputs."),
+    ] = False,
+    registry: Registry = None,
     outputs: Annotated[
         bool, typer.Option("--outputs", help="Print name=value lines for $GITHUB_OUTPUT.")
     ] = False,
@@ -52,12 +65,15 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Plan a pipeline: write the cells in chunks to a file, which goes from job to job."""
-    from builder.pipeline.ci import plan_pipeline
+    from builder.pipeline.ci import plan_pipeline, unpublished
     from builder.plan.ci.chunks import as_variable, chunk_numbers
     from builder.report.records import atomic_write
 
     session = open_session(context)
-    made = plan_pipeline(session, selected(session, selectors), chunk=size)
+    cells = selected(session, selectors)
+    if changed:
+        cells = unpublished(session, cells, registry_for(session, registry))
+    made = plan_pipeline(session, cells, chunk=size)
     atomic_write(plan_file, made.to_text().encode())
     if env is not None:
         typer.echo(as_variable(env, made))

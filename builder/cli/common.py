@@ -15,8 +15,6 @@ import typer
 
 from builder.errors import BadCallError, CouldNotError, Problem
 from builder.oci import is_registry
-from builder.pipeline.session import Session
-from builder.pipeline.workspace import Tools, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from builder.cli.signals import Interrupts
     from builder.engines.registry import Registry as RegistryClient
     from builder.matrix.cells import Cell
+    from builder.pipeline.session import Session
     from builder.report.progress.choose import Style
 
 Selectors = Annotated[
@@ -78,6 +77,8 @@ def open_session(context: typer.Context) -> Session:
     """Return the session of this call; the files it names are read when they are needed."""
     # Here and not above: starting up must not cost what a command does not use.
     from builder.engines.process import ProcessRunner
+    from builder.pipeline.session import Session
+    from builder.pipeline.workspace import Tools, Workspace
     from builder.report.progress.choose import open_progress
 
     options: Globals = context.obj

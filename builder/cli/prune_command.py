@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from builder.cli.common import Json, answer, hold, open_session
+from builder.cli.common import Json, answer, hold, open_session, registry_for
 
 
 def register(app: typer.Typer) -> None:
@@ -17,16 +17,29 @@ def register(app: typer.Typer) -> None:
 def prune(
     context: typer.Context,
     yes: Annotated[bool, typer.Option("--yes", help="Remove it, do not only show it.")] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option(help="Look in a registry instead: for tags of candidates past their lease."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show, or remove, what nothing refers to: blobs, evidence, staged files, images of ours."""
-    from builder.pipeline.prune import find_garbage, remove
+    """Show, or remove, what nothing refers to: blobs, evidence, staged files, images of ours.
+
+    With --registry: the tags of candidates whose lease has ended, and nothing else there.
+    """
+    from builder.pipeline.prune import ended_leases, find_garbage, remove, remove_leases
 
     session = open_session(context)
     hold(context, session, "prune")
-    garbage = find_garbage(session)
-    if yes:
-        remove(session, garbage)
+    if registry is not None:
+        client = registry_for(session, registry)
+        garbage = ended_leases(session, client)
+        if yes:
+            remove_leases(session, client, garbage)
+    else:
+        garbage = find_garbage(session)
+        if yes:
+            remove(session, garbage)
     size = sum(item.size for item in garbage)
     document = {
         "schema": "rocm-torch/prune/v1",

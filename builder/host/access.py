@@ -33,8 +33,8 @@ class DeviceAccess:
 def device_access(snapshot: HostSnapshot) -> DeviceAccess:
     """Return the access to every GPU node of ``snapshot``; empty where there is none."""
     return DeviceAccess(
-        devices=tuple(f"{node.source}:{node.path}:rwm" for node in snapshot.nodes),
-        groups=tuple(sorted({node.gid for node in snapshot.nodes})),
+        devices=tuple(f"{node.source}:{node.path}:rwm" for node in snapshot.compute_nodes),
+        groups=tuple(sorted({node.gid for node in snapshot.compute_nodes})),
     )
 
 

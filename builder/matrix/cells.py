@@ -66,6 +66,14 @@ class Wheels:
 
 
 @dataclass(frozen=True, slots=True)
+class ProductPeaks:
+    """The dense peaks of a product for matrix products: TFLOP/s by dtype, sorted."""
+
+    product: str
+    tflops: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Interpreter:
     """Where Python comes from.
 
@@ -135,6 +143,7 @@ class Ranking:
 class Cell:
     """One image to build. Versions are normalised strings; ``rocm`` is None on the CPU.
 
+    ``peaks`` are what benchmarks in the image are shown beside.
     ``unpacked_bytes`` is about the size of its file system, where the facts know it.
     """
 
@@ -154,5 +163,6 @@ class Cell:
     repositories: tuple[Repository, ...] = ()
     interpreter: Interpreter = Interpreter("distro", "python3")
     wheels: Wheels | None = None
+    peaks: tuple[ProductPeaks, ...] = ()
     unpacked_bytes: int | None = None
     ranking: Ranking = field(default_factory=Ranking)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from itertools import product
 from typing import TYPE_CHECKING
 
-from builder.matrix.cells import Cell, Policy, Ranking, Waiver
+from builder.matrix.cells import Cell, Policy, ProductPeaks, Ranking, Waiver
 from builder.matrix.families import Combination, families_of
 from builder.matrix.families.model import Specification
 from builder.matrix.rules import judge, rejected
@@ -162,6 +162,7 @@ class _LaneExpansion:
             lane.prefer.distro,
             tuple(normalise_python(text) for text in lane.prefer.python),
         )
+        self.peaks = product_peaks(facts)
         self.excludes = [(self._wanted(item), item.reason) for item in lane.exclude]
         self._values: dict[tuple[str, str, str], str] = {}
         self._releases = {
@@ -249,9 +250,20 @@ class _LaneExpansion:
             flavour=combination.flavour,
             policy=self.policy,
             ranking=self.ranking,
+            peaks=self.peaks if combination.rocm else (),
             package_manager=self.facts.distributions[combination.distro].package_manager,
             **{name: getattr(made, name) for name in _SPECIFIED},
         )
+
+
+def product_peaks(facts: Facts) -> tuple[ProductPeaks, ...]:
+    """Return the peaks that are known, by product."""
+    by_product: dict[str, list[tuple[str, float]]] = {}
+    for peak in facts.peaks.values():
+        by_product.setdefault(peak.product, []).append((peak.dtype, peak.tflops))
+    return tuple(
+        ProductPeaks(product, tuple(sorted(found))) for product, found in sorted(by_product.items())
+    )
 
 
 _SPECIFIED = tuple(field.name for field in fields(Specification))

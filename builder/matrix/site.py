@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from builder.facts import Distribution
+    from builder.facts.distributions import PackageManager
+    from builder.matrix.cells import Repository
     from builder.matrix.document import Document
 
 NAME = "site.yaml"
 # Families whose torch comes as a wheel: the ones that indexes and a wheelhouse are for.
 WHEEL_FAMILIES = frozenset({"wheel", "amd-wheel", "rocm-dev"})
+
+# Distributions whose image has its archives in /etc/apt/sources.list: as macros/apt.j2 has them.
+_ONE_LINE_LISTS = frozenset({("ubuntu", "22.04")})
 
 _URL = re.compile(r"https?://[^\s/@\[\]\"'\\]+(/[^\s\[\]\"'\\]*)?")
 _LOGIN = re.compile(r"[a-z]+://[^/\s]*@")
@@ -96,17 +101,47 @@ class Site(Model):
         return url if found is None else self.packages[found] + url[len(found) :]
 
     def apt_sources(self, distribution: Distribution) -> str | None:
-        """Return the sources list (deb822) for builds here; None where the image's own will do.
+        """Return the sources list for builds here; None where the image's own will do.
 
+        In the form (deb822, or one line an entry) of the file that it stands in for, because apt
+        tells the forms apart by the file's name.
         Suites, components and keyring are the image's own: a mirror serves the same packages.
         """
         if all(self.package_url(archive.uri) == archive.uri for archive in distribution.archives):
             return None
+        if (distribution.os_id, distribution.version_id) in _ONE_LINE_LISTS:
+            return "".join(
+                f"deb [signed-by={archive.keyring}] {self.package_url(archive.uri)} {suite} "
+                f"{' '.join(archive.components)}\n"
+                for archive in distribution.archives
+                for suite in archive.suites
+            )
         return "\n".join(
             f"Types: deb\nURIs: {self.package_url(archive.uri)}\n"
             f"Suites: {' '.join(archive.suites)}\nComponents: {' '.join(archive.components)}\n"
             f"Signed-By: {archive.keyring}\n"
             for archive in distribution.archives
+        )
+
+    def repository_file(self, repository: Repository, manager: PackageManager) -> str | None:
+        """Return the file of a repository that an image adds, for builds here.
+
+        None where the site has no mirror of it. As macros/apt.j2 and macros/dnf.j2 write it, but
+        for the address.
+        """
+        served = self.package_url(repository.uri)
+        if served == repository.uri:
+            return None
+        if manager == "apt":
+            components = " ".join(repository.components)
+            return (
+                f"Types: deb\nURIs: {served}\nSuites: {' '.join(repository.suites)}\n"
+                + (f"Components: {components}\n" if components else "")
+                + f"Architectures: amd64\nSigned-By: /etc/apt/keyrings/{repository.name}.asc\n"
+            )
+        return (
+            f"[{repository.name}]\nname={repository.name}\nbaseurl={served}\nenabled=1\n"
+            f"priority=50\ngpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/{repository.name}.asc\n"
         )
 
 

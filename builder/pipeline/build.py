@@ -15,6 +15,7 @@ from builder.errors import CouldNotError, RocmTorchError
 from builder.matrix.site import WHEEL_FAMILIES, setting
 from builder.oci import Digest, Reference
 from builder.pipeline.assets import stage
+from builder.pipeline.lent import lent
 from builder.plan.bake import Places, bake_file, target, target_name
 from builder.plan.inputs import AssetFile, Inputs
 from builder.plan.staleness import Built, build_reasons
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from builder.matrix.cells import Cell
     from builder.pipeline.session import Job, Session
     from builder.pipeline.workspace import Workspace
 
@@ -143,19 +143,9 @@ def _places(session: Session, job: Job, export: Path) -> Places:
         bases=workspace.layout,
         export=export,
         base_ref=session.site.base(job.cell.base.ref),
-        secrets=apt_secrets(session, job.cell),
+        secrets=lent(session, job.cell),
         wheelhouse=wheels,
     )
-
-
-def apt_secrets(session: Session, cell: Cell) -> tuple[tuple[str, Path], ...]:
-    """Return what a build of ``cell`` is lent here: a sources list that names the site's mirror."""
-    text = session.site.apt_sources(session.facts.distributions[cell.distro])
-    if text is None:
-        return ()
-    path = session.workspace.state / "site" / f"{cell.distro}.sources"
-    atomic_write(path, text.encode())
-    return (("apt-sources", path),)
 
 
 @contextmanager

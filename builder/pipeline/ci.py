@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from builder.errors import CouldNotError, Problem
+from builder.pipeline.tagging import image_labels
 from builder.plan.ci.chunks import CiPlan, chunked, ci_cell
 from builder.plan.ci.pipelines import github, gitlab, gitlab_child
 from builder.report.records import atomic_write
@@ -13,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from builder.engines.registry import Registry
     from builder.matrix.cells import Cell
     from builder.pipeline.session import Session
 
+_ASKING = 8
 _EMPTY_CHILD = "nothing-to-do:\n  script: 'true'\n"
 
 
@@ -36,6 +40,30 @@ def plan_pipeline(session: Session, cells: Sequence[Cell], *, chunk: int | None 
     listed = (ci_cell(cell, settings.runners) for cell in locked)
     size = settings.chunk if chunk is None else chunk
     return CiPlan(chunked(listed, size), tuple(unlocked))
+
+
+def unpublished(session: Session, cells: Sequence[Cell], registry: Registry) -> tuple[Cell, ...]:
+    """Return the cells that a registry does not have as this working copy would make them.
+
+    A cell is there where all its moving tags name one image, and that was built from its inputs.
+    A machine without records knows by this what there is to do. Cells without a lock stay in.
+    """
+
+    def is_there(cell: Cell) -> bool:
+        if cell.id not in session.lock.cells:
+            return False
+        repository = session.matrix.image
+        heads = [registry.head(repository, tag) for tag in session.matrix.tags_of(cell)]
+        digests = {head.digest if head else None for head in heads}
+        digest = digests.pop() if len(digests) == 1 else None
+        if digest is None:
+            return False
+        labels = image_labels(registry, repository, digest)
+        return labels.get("io.rocm-torch.inputs") == session.job(cell).inputs.digest
+
+    with ThreadPoolExecutor(max_workers=_ASKING) as pool:
+        found = list(pool.map(is_there, cells))
+    return tuple(cell for cell, there in zip(cells, found, strict=True) if not there)
 
 
 def read_plan(path: Path) -> CiPlan:

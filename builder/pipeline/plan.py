@@ -93,13 +93,17 @@ def _evidence(
     sbom = records.read(SbomRecord, cell.id, "sbom")
     published = records.read(PublishRecord, cell.id, "publish")
     tags = release_tags(session, job, Digest(built.digest)) if heads is not None else ()
+    # A tag that was left to a newer image when this one was published is where it should be.
+    held = published.held if published and published.digest == built.digest else {}
     return Evidence(
         digest=built.digest,
         tests={level: test.digest if test else None for level, test in tests.items()},
         verdicts={level: test.verdict for level, test in tests.items() if test},
         sbom=sbom.digest if sbom else None,
         published=published.digest if published else None,
-        tags_wrong=tuple(tag for tag in tags if (heads or {}).get(tag) != built.digest),
+        tags_wrong=tuple(
+            tag for tag in tags if tag not in held and (heads or {}).get(tag) != built.digest
+        ),
     )
 
 

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Literal
 
 from builder.engines.docker_engine import DockerEngine
 from builder.engines.layout import Layout
-from builder.errors import RocmTorchError
+from builder.errors import CouldNotError, Problem, RocmTorchError
 from builder.matrix.lock import Lock
 from builder.oci import Digest
+from builder.pipeline.candidate import expired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from builder.engines.registry import Registry
     from builder.pipeline.session import Session
 
-Kind = Literal["blob", "layout entry", "evidence", "stage", "logs", "records", "leftover", "image"]
+Kind = Literal[
+    "blob", "layout entry", "evidence", "stage", "logs", "records", "leftover", "image", "tag"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,30 @@ def remove(session: Session, garbage: tuple[Garbage, ...]) -> None:
             shutil.rmtree(item.path, ignore_errors=True)
         elif item.path is not None:
             item.path.unlink(missing_ok=True)
+
+
+def ended_leases(session: Session, registry: Registry) -> tuple[Garbage, ...]:
+    """Return the tags of candidates in a registry whose lease has ended; nobody waits for them."""
+    tags = expired(registry.list_tags(session.matrix.image), session.tools.now().date())
+    return tuple(Garbage("tag", tag, 0) for tag in tags)
+
+
+def remove_leases(session: Session, registry: Registry, garbage: tuple[Garbage, ...]) -> None:
+    """Take the tags away, and never an image.
+
+    Raises:
+        CouldNotError: ``TAG_STAYS``, where the registry does not delete tags.
+    """
+    stay = [tag.name for tag in garbage if not registry.delete_tag(session.matrix.image, tag.name)]
+    if stay:
+        raise CouldNotError(
+            Problem(
+                "TAG_STAYS",
+                f"the registry did not delete {', '.join(stay)}",
+                where=f"{registry.host}/{session.matrix.image}",
+                fix="let the registry's own retention rules remove tags that begin with candidate-",
+            )
+        )
 
 
 def _built(session: Session) -> dict[str, Digest]:

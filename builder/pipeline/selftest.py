@@ -14,6 +14,7 @@ from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, Reference, canonical_json
 from builder.pipeline.executor import Ran, TestTask
+from builder.report.junit import junit
 from builder.report.progress import Event, timed
 from builder.report.records import TestRecord, atomic_write
 
@@ -46,7 +47,7 @@ def run_selftest(
     Args:
         session: the run.
         built: the build whose image is tested.
-        level: ``smoke`` or ``gpu``.
+        level: ``smoke``, ``gpu`` or ``bench``.
         force: test again.
         device_root: where the host's ``/dev`` is looked for.
 
@@ -81,7 +82,9 @@ def run_task(
             "selftest": document,
         }
         content = canonical_json(report)
-        atomic_write(workspace.evidence(Digest(built.digest)) / f"{step}.json", content)
+        path = workspace.evidence(Digest(built.digest)) / f"{step}.json"
+        atomic_write(path, content)
+        atomic_write(path.with_suffix(".junit.xml"), junit(report))
         summary = document["summary"]
         record = TestRecord(
             cell=cell,

@@ -11,7 +11,7 @@ from builder.engines.docker_engine import DockerEngine
 from builder.engines.registry import Patience, Registry
 from builder.errors import CouldNotError, Problem, RefusedError
 from builder.oci import Digest, canonical_json
-from builder.pipeline.build import apt_secrets
+from builder.pipeline.lent import apt_sources
 from builder.plan.bake import base_source, context_name, secret_words
 from builder.report.records import atomic_write
 
@@ -115,7 +115,7 @@ def _build_image(session: Session, what: str, name: str, base: tuple[Cell, Locke
     folder = workspace.images / what
     served = session.site.base(cell.base.ref)
     source = base_source(cell, locked, workspace.layout, served=served)
-    secrets = secret_words(apt_secrets(session, cell))
+    secrets = secret_words(apt_sources(session, cell))
     document = {
         "target": {
             what: {

@@ -12,9 +12,8 @@ from builder.facts import load_facts
 from builder.matrix.load import read_matrix
 from builder.matrix.lock import Lock
 from builder.matrix.site import Site, read_site
-from builder.oci import Digest
 from builder.pipeline.assets import read_assets
-from builder.plan.inputs import Inputs
+from builder.plan.inputs import Inputs, assets_digest
 from builder.render.context import Renderer
 from builder.report.records import BuildRecord
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from builder.matrix.cells import Cell
     from builder.matrix.load import Matrix
     from builder.matrix.lock import LockedCell
+    from builder.oci import Digest
     from builder.pipeline.assets import Assets
     from builder.pipeline.workspace import Tools, Workspace
 
@@ -92,6 +92,11 @@ class Session:
         return read_assets(self.workspace)
 
     @cached_property
+    def folders(self) -> Mapping[str, Digest]:
+        """The digest of each folder of files that goes into every image."""
+        return {name: assets_digest(files) for name, files in self.assets.items()}
+
+    @cached_property
     def renderer(self) -> Renderer:
         """The templates of the working copy."""
         root = self.workspace.templates
@@ -100,14 +105,20 @@ class Session:
             {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths}
         )
 
+    @cached_property
+    def _contexts(self) -> dict[str, Mapping[str, bytes]]:
+        return {}
+
     def context(self, cell: Cell) -> Mapping[str, bytes]:
-        """Render ``cell``."""
-        return MappingProxyType(self.renderer.render(cell, image=self.matrix.image))
+        """Render ``cell``, once."""
+        if cell.id not in self._contexts:
+            rendered = self.renderer.render(cell, image=self.matrix.image)
+            self._contexts[cell.id] = MappingProxyType(rendered)
+        return self._contexts[cell.id]
 
     def sources(self, cell: Cell) -> dict[str, str]:
         """Return the digest of each template that renders ``cell``, by name."""
-        found = self.renderer.sources(cell)
-        return {name: Digest.of(text.encode()) for name, text in found.items()}
+        return dict(self.renderer.sources(cell))
 
     def job(self, cell: Cell) -> Job:
         """Put together what the build of ``cell`` depends on.
@@ -126,7 +137,7 @@ class Session:
                 )
             )
         context = self.context(cell)
-        inputs = Inputs.of(context=context, assets=self.assets, locked=locked)
+        inputs = Inputs.of_folders(context=context, folders=self.folders, locked=locked)
         return Job(cell, locked, context, inputs)
 
     def cell(self, name: str) -> Cell:

@@ -28,7 +28,7 @@ class Terms:
     """On which terms a run publishes.
 
     Attributes:
-        sequence: number of the run, counted as runs start; without one, versions and epochs decide
+        sequence: number of the run, counted as runs start; without one, epochs and versions decide
             what is older.
         overwrite: let a dated tag move that names another image.
         backwards: let moving tags move to an older image.

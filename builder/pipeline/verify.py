@@ -176,7 +176,30 @@ class _Reader:
             if referrer.artifact_type in _KINDS
         ]
         kinds = Counter(str(referrer.artifact_type) for referrer in found)
-        return [*check_kinds(kinds), *(c for one in found for c in self._referrer(one))]
+        old = self._superseded(found)
+        judged = (one for one in found if one.digest not in old)
+        return [*check_kinds(kinds), *(c for one in judged for c in self._referrer(one))]
+
+    def _superseded(self, found: list[Descriptor]) -> set[Digest]:
+        """Return the test reports that a later one of the same level took the place of.
+
+        A test that was incomplete where there was no GPU is done again where there is one.
+        """
+        newest: dict[str, tuple[str, Digest]] = {}
+        reports = []
+        for referrer in found:
+            if referrer.artifact_type != TEST_REPORT:
+                continue
+            try:
+                document = self._document(referrer) or {}
+                level, started = document["selftest"]["level"], document["started"]
+            except (CouldNotError, RefusedError, ValueError, KeyError, IndexError, TypeError):
+                continue  # judged as what it is, with all others
+            reports.append((level, referrer.digest))
+            newest[level] = max(
+                newest.get(level, ("", referrer.digest)), (started, referrer.digest)
+            )
+        return {digest for level, digest in reports if newest[level][1] != digest}
 
     def _referrer(self, referrer: Descriptor) -> list[Check]:
         kind = str(referrer.artifact_type)

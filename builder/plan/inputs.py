@@ -48,8 +48,20 @@ class Inputs:
             assets: the folders copied into every image, by name (``rootfs``, ``selftest``).
             locked: what the cell resolved to.
         """
+        folders = {name: assets_digest(files) for name, files in assets.items()}
+        return cls.of_folders(context=context, folders=folders, locked=locked)
+
+    @classmethod
+    def of_folders(
+        cls,
+        *,
+        context: Mapping[str, bytes],
+        folders: Mapping[str, Digest],
+        locked: LockedCell,
+    ) -> Self:
+        """Describe one cell where the digests of the folders are known, as all cells share them."""
         parts = {f"context/{name}": Digest.of(content) for name, content in context.items()}
-        parts |= {name: assets_digest(files) for name, files in assets.items()}
+        parts |= folders
         lock = locked.to_json()
         parts |= {f"lock/{name}": Digest.of(canonical_json(lock[name])) for name in lock}
         return cls(tuple(sorted({**parts, "format": FORMAT_VERSION}.items())))

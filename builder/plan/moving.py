@@ -1,6 +1,6 @@
 """Whether a tag may move: never to an older image because an older run ended last.
 
-What counts is the order of runs where both sides say it, else the versions, else the epoch. Two
+What counts is the order of runs where both sides say it, else the epoch, else the versions. Two
 images that are equally old may take each other's place: then the last one to publish wins.
 """
 
@@ -45,12 +45,11 @@ def newer_there(ours: Age, there: Age) -> str | None:
         if ours.sequence < there.sequence:
             return f"run {there.sequence} put it there, and this is run {ours.sequence}"
         return None
-    mine, other = _versions(ours), _versions(there)
-    if mine != other:
-        told = f"ROCm {there.rocm}, torch {there.torch}" if there.rocm else f"torch {there.torch}"
-        return f"it has {told}" if other > mine else None
-    if there.epoch > ours.epoch:
-        return f"its epoch is {there.epoch}, and that of this image is {ours.epoch}"
+    if ours.epoch != there.epoch:
+        told = f"its epoch is {there.epoch}, and that of this image is {ours.epoch}"
+        return told if there.epoch > ours.epoch else None
+    if _versions(there) > _versions(ours):
+        return f"it has ROCm {there.rocm}, torch {there.torch}, from the same epoch"
     return None
 
 

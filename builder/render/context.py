@@ -10,6 +10,7 @@ from jinja2 import meta
 
 from builder.errors import Problem, RefusedError
 from builder.matrix.versions import compare
+from builder.oci import Digest
 from builder.render import quote
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Renderer:
 
     def __init__(self, templates: Mapping[str, str]) -> None:
         self._templates = dict(templates)
+        self._sources: dict[str, dict[str, Digest]] = {}
         self._environment = jinja2.Environment(
             loader=jinja2.DictLoader(self._templates),
             undefined=jinja2.StrictUndefined,
@@ -49,18 +51,30 @@ class Renderer:
             image_reference=quote.image_reference,
             json_text=quote.json_text,
             comment=quote.comment,
+            package=quote.package,
+            file_name=quote.file_name,
+            url=quote.url,
+            https_url=quote.https_url,
+            plain_word=quote.plain_word,
+            fingerprint=quote.fingerprint,
         )
 
-    def sources(self, cell: Cell) -> dict[str, str]:
-        """Return the text of each template that renders ``cell``, by name, imports included."""
-        found: dict[str, str] = {}
-        todo = [_template(cell)]
+    def sources(self, cell: Cell) -> dict[str, Digest]:
+        """Return the digest of each template that renders ``cell``, by name, imports included."""
+        first = _template(cell)
+        if first not in self._sources:
+            self._sources[first] = self._followed(first)
+        return self._sources[first]
+
+    def _followed(self, first: str) -> dict[str, Digest]:
+        found: dict[str, Digest] = {}
+        todo = [first]
         while todo:
             name = todo.pop()
             if name in found or name not in self._templates:
                 continue
-            found[name] = self._templates[name]
-            parsed = self._environment.parse(found[name])
+            found[name] = Digest.of(self._templates[name].encode())
+            parsed = self._environment.parse(self._templates[name])
             todo += [other for other in meta.find_referenced_templates(parsed) if other]
         return dict(sorted(found.items()))
 
@@ -141,6 +155,7 @@ def description(cell: Cell) -> dict[str, Any]:
         "flavour": cell.flavour,
         "family": cell.base.family,
         "gfx": list(cell.gfx),
+        **({"peaks": {one.product: dict(one.tflops) for one in cell.peaks}} if cell.peaks else {}),
         "expected": {
             "torch_version": expected.torch_version,
             "backend": expected.backend,

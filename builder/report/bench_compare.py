@@ -154,7 +154,7 @@ def _pair(
             return Pair(name, None, one.problem)
     ids = sorted({one.workload for one in (*olds, *news)})
     if len(ids) > 1:
-        return Pair(name, None, f"Different batches were run: {' and '.join(ids)}.")
+        return Pair(name, None, f"Different workloads were run: {' and '.join(ids)}.")
     before, after = (
         tuple(process for one in side for process in one.samples) for side in (olds, news)
     )

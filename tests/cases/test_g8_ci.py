@@ -298,7 +298,7 @@ def test_an_older_run_that_ends_last_leaves_the_alias_to_the_newer(
 
 @case("g8-11-older-run-finishes-last")
 @pytest.mark.parametrize(
-    ("torch", "created"), [("2.9.0", "2026-11-01T00:00:00Z"), ("2.6.0", "2026-12-24T00:00:00Z")]
+    ("torch", "created"), [("2.9.0", "2026-11-29T00:00:00Z"), ("2.6.0", "2026-12-24T00:00:00Z")]
 )
 def test_without_numbers_of_runs_versions_and_epochs_decide_and_force_goes_back(
     case_id: str, server: FakeRegistry, registry: Registry, torch: str, created: str

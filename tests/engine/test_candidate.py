@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 
+def own(project: Project) -> Project:
+    """Make the images of a project its own: equal inputs give one digest for all tests here."""
+    script = project.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(f"{script.read_text('utf-8')}# {project.root.name}\n", "utf-8")
+    return project
+
+
 def other_machine(project: Project, root: Path) -> Project:
     """Return a checkout of the same commit that has built nothing: another machine's."""
     ignore = shutil.ignore_patterns(".rocm-torch")
@@ -29,7 +36,7 @@ def other_machine(project: Project, root: Path) -> Project:
 def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    builder = make_project()
+    builder = own(make_project())
     where, file = ("--registry", str(builder.registry)), tmp_path / "candidate.json"
     made = builder.done("candidate", *where, "--run", "101-1", "--file", str(file))
     (one,) = made["candidates"]
@@ -58,6 +65,12 @@ def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
             assert found.digest == one["digest"]
         kinds = {r.artifact_type for r in registry.referrers(IMAGE, Digest(one["digest"]))}
         assert {BUILD_RECORD, TEST_REPORT, RUN_RECORD} <= kinds
+    fresh = other_machine(builder, tmp_path / "fresh")
+    ask = ("ci", "plan", "--changed", *where, "--plan-file", str(tmp_path / "plan.json"))
+    assert fresh.done(*ask)["cells"] == 0
+    script = fresh.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(script.read_text("utf-8") + "\n", "utf-8")
+    assert fresh.done(*ask)["cells"] == 1
     verified = publisher.done("verify", f"{builder.registry}/{IMAGE}:{record['tags'][-1]}")
     assert verified["holds"], verified
 
@@ -65,7 +78,7 @@ def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
 def test_a_candidate_of_another_commit_is_not_published(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    builder = make_project()
+    builder = own(make_project())
     file = tmp_path / "candidate.json"
     builder.done("candidate", "--registry", str(builder.registry), "--file", str(file))
     publisher = other_machine(builder, tmp_path / "publisher")
@@ -79,7 +92,7 @@ def test_a_candidate_of_another_commit_is_not_published(
 def test_a_failed_self_test_pushes_no_candidate(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    project = make_project()
+    project = own(make_project())
     project.verdict("fail")
     file = tmp_path / "candidate.json"
     words = ("candidate", "--registry", str(project.registry), "--file", str(file), "--json")
@@ -92,7 +105,7 @@ def test_a_failed_self_test_pushes_no_candidate(
 def test_a_level_that_is_missing_keeps_a_candidate_from_its_tags(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    project = make_project(levels=("smoke", "gpu"))
+    project = own(make_project(levels=("smoke", "gpu")))
     file = tmp_path / "candidate.json"
     where = ("--registry", str(project.registry))
     project.done("candidate", *where, "--file", str(file))

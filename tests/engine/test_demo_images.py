@@ -15,12 +15,40 @@ from spdx_tools.spdx.validation.document_validator import validate_full_spdx_doc
 
 from builder.engines.layout import Layout
 from builder.oci import Digest
+from builder.report.bench_compare import compare
+from builder.report.bench_results import parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.engine
+# Of the published models; built without memory, on the device "meta".
+PARAMETERS = {
+    "resnet50": 25_557_032,
+    "bert-base": 109_482_240,
+    "yolov5s": 7_235_389,
+    "vit-b16": 86_567_656,
+    "sd15-unet": 859_520_964,
+    "llama2-7b": 6_738_415_616,
+    "whisper-medium": 763_857_920,
+}
+COUNT = """
+import importlib, json, sys
+sys.path.insert(0, "/usr/lib/rocm-torch")
+import torch
+from rocm_torch_selftest.bench.workloads import ALL
+from rocm_torch_selftest.models.layers import born_on, count_parameters
+found = {}
+for workload in ALL:
+    module = importlib.import_module("rocm_torch_selftest.models." + workload.model)
+    with born_on("meta", torch.float16):
+        found[workload.name] = count_parameters(module.build(module.Config()))
+    assert found[workload.name] == module.PARAMETERS
+print(json.dumps(found))
+"""
+# Checks for what these images do not promise.
+OTHER_FLAVOURS = {"hipify", "opencl"}
 CELLS = ("cpu-torch2.6.0-py313-debian13", "cpu-torch1.13.1-py311-debian12")
 
 
@@ -42,10 +70,16 @@ def client() -> Iterator[docker.DockerClient]:
     client.close()
 
 
-def selftest(client: docker.DockerClient, digest: str, level: str) -> tuple[int, dict[str, Any]]:
+def selftest(
+    client: docker.DockerClient,
+    digest: str,
+    level: str,
+    *options: str,
+    environment: dict[str, str] | None = None,
+) -> tuple[int, dict[str, Any]]:
     """Run the self-test as a user would, and return its exit code and document."""
-    words = ["rocm-torch-selftest", "--level", level, "--json"]
-    container = client.containers.run(digest, words, detach=True)
+    words = ["rocm-torch-selftest", "--level", level, "--json", *options]
+    container = client.containers.run(digest, words, detach=True, environment=environment)
     try:
         code = container.wait(timeout=300)["StatusCode"]
         return code, json.loads(container.logs(stdout=True, stderr=False))
@@ -59,6 +93,8 @@ def test_smoke_passes_in_the_image(
 ) -> None:
     code, document = selftest(client, rows[cell]["digest"], "smoke")
     bad = [check for check in document["checks"] if check["status"] != "pass"]
+    assert {check["id"] for check in bad if check["status"] == "not_applicable"} == OTHER_FLAVOURS
+    bad = [check for check in bad if check["id"] not in OTHER_FLAVOURS]
     assert (code, document["summary"]["verdict"], bad) == (0, "pass", [])
     assert document["cell"] == cell
 
@@ -69,6 +105,44 @@ def test_level_gpu_without_a_gpu_is_incomplete_and_never_a_pass(
 ) -> None:
     code, document = selftest(client, rows[cell]["digest"], "gpu")
     assert (code, document["summary"]["verdict"]) == (3, "incomplete")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_level_bench_runs_every_workload_in_tiny_on_a_cpu_and_keeps_its_samples(
+    cell: str, rows: dict[str, dict[str, Any]], client: docker.DockerClient
+) -> None:
+    options = ("--processes", "1")
+    code, document = selftest(client, rows[cell]["digest"], "bench", *options)
+    bad = [check for check in document["checks"] if check["status"] != "pass"]
+    assert (code, document["summary"]["verdict"], bad) == (0, "pass", [])
+    run = parse_run(document, "here")
+    assert run.lineage == cell
+    models = [one for one in run.measurements if "nominal_workload" in one.data]
+    assert [one.check for one in models] == list(PARAMETERS)
+    assert all("-tiny/" in one.workload and len(one.samples[0]) >= 5 for one in models)
+    again = compare([run], [run], 0.5)
+    assert again.verdict == "pass"
+
+
+def test_a_run_slowed_on_purpose_says_so_in_its_result(
+    rows: dict[str, dict[str, Any]], client: docker.DockerClient
+) -> None:
+    options = ("--subset", "llama2-7b", "--processes", "2")
+    digest, slow = rows[CELLS[0]]["digest"], {"ROCM_TORCH_BENCH_SLOWDOWN": "4"}
+    code, document = selftest(client, digest, "bench", *options, environment=slow)
+    assert code == 0
+    assert document["bench"]["subset"] == ["llama2-7b"]
+    found = parse_run(document, "slowed")
+    assert found.slowdown == 4.0
+    assert len(found.measurements[0].samples) == 2
+
+
+def test_the_models_have_the_parameters_of_the_published_ones(
+    rows: dict[str, dict[str, Any]], client: docker.DockerClient
+) -> None:
+    words = ["python", "-c", COUNT]
+    said = client.containers.run(rows[CELLS[0]]["digest"], words, remove=True)
+    assert json.loads(said) == PARAMETERS
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -27,7 +27,7 @@ def seen(path: str, gid: int, source: str | None = None) -> DeviceNode:
 
 
 def host(kfd: DeviceNode | None, *renders: DeviceNode) -> HostSnapshot:
-    return HostSnapshot("6.1.0", "x86_64", kfd, renders)
+    return HostSnapshot("6.1.0", nodes=((kfd,) if kfd else ()) + renders)
 
 
 def test_a_host_without_nodes_gives_no_access(tmp_path: Path) -> None:

@@ -68,6 +68,23 @@ def test_a_flavour_without_contents_is_dropped_with_what_there_is() -> None:
     assert "runtime" in reasons[0]
 
 
+def test_a_flavour_that_a_distribution_does_not_package_is_dropped_there() -> None:
+    expansion = expand(source({"cpu": {**AXES, "flavour": ["devel", "opencl"]}}), load_facts())
+    assert {(one.distro, one.flavour) for one in expansion.cells} == {
+        ("debian13", "devel"),
+        ("debian13", "opencl"),
+    }
+    packages = {one.flavour: set(one.packages) for one in expansion.cells}
+    assert packages["devel"] ^ packages["opencl"] == {
+        "hipcc",
+        "hipify-perl",
+        "clinfo",
+        "rocm-opencl-icd",
+    }
+    codes = [item.code for item in expansion.excluded if item.combination.distro == "debian12"]
+    assert codes.count("COMPONENT_HAS_NO_PACKAGE") == 2
+
+
 def test_a_distribution_without_torch_has_no_cells() -> None:
     bare = Facts(load_facts().distributions, {}, load_facts().contents)
     expansion = expand(source({"cpu": AXES}), bare)

@@ -12,7 +12,12 @@ import pytest
 ROOTFS = Path(__file__).parents[2] / "images/rootfs"
 ENTRYPOINT = ROOTFS / "usr/local/bin/rocm-torch-entrypoint"
 SELFTEST = ROOTFS / "usr/local/bin/rocm-torch-selftest"
-SCRIPTS = (ENTRYPOINT, SELFTEST, ROOTFS / "usr/lib/rocm-torch/setup-user")
+BUILD_TIME = ("setup-user", "find-python", "wrap-python", "fetch-key")
+SCRIPTS = (
+    ENTRYPOINT,
+    SELFTEST,
+    *(ROOTFS / "usr/lib/rocm-torch" / name for name in BUILD_TIME),
+)
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
 

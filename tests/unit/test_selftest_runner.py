@@ -144,7 +144,8 @@ def test_a_check_that_returns_nothing_is_an_error(setting: Setting) -> None:
 def test_what_torch_refuses_is_a_failure_and_not_an_error_of_ours(setting: Setting) -> None:
     found = outcome("refuse", setting)
     assert found.status == "fail"
-    assert found.detail == "RuntimeError: HIP error: invalid device function"
+    assert found.detail.startswith("RuntimeError: HIP error: invalid device function: this torch")
+    assert found.data["code"] == "ARCH_NOT_IN_TORCH"
 
 
 def test_a_disagreement_found_deep_inside_keeps_its_numbers(setting: Setting) -> None:

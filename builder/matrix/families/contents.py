@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.matrix.cells import Interpreter, Repository
+from builder.matrix.ids import DEFAULT_FLAVOUR
 from builder.matrix.versions import series
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # Every image can check certificates; the rest follows from the contents table.
 ALWAYS = ("ca-certificates",)
+DISTRO = "distro"
 
 
 def interpreter(combination: Combination, facts: Facts) -> Interpreter:
@@ -45,6 +47,12 @@ def component_packages(
     entries = _entries(combination, facts)
     found = {name for one in entries if one.component not in without for name in one.packages}
     return tuple(sorted(found))
+
+
+def runtime(facts: Facts) -> tuple[str, ...]:
+    """Return the components that the packages of each build of a distribution bring already."""
+    contents = facts.contents.get((DISTRO, DEFAULT_FLAVOUR))
+    return contents.components if contents else ()
 
 
 def repositories(combination: Combination, facts: Facts) -> tuple[Repository, ...]:
@@ -99,9 +107,10 @@ _IN_WHEELS = frozenset({"python-headers", "torchaudio", "torchvision"})
 
 
 def without_packages(combination: Combination, facts: Facts) -> tuple[str, ...]:
-    """Return the components of an image of wheels that no package is known for."""
+    """Return the components that no package is known for and nothing else brings."""
     contents = facts.contents[combination.family, combination.contents]
-    found = {entry.component for entry in _entries(combination, facts)} | _IN_WHEELS
+    found: set[str] = {entry.component for entry in _entries(combination, facts)}
+    found |= set(runtime(facts)) if combination.family == DISTRO else _IN_WHEELS
     return tuple(name for name in contents.components if name not in found)
 
 

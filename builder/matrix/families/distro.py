@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.matrix.cells import Base, Expected
-from builder.matrix.families.contents import component_packages
+from builder.matrix.families.contents import DISTRO, component_packages, runtime
 from builder.matrix.families.model import Specification, known
-from builder.matrix.ids import DEFAULT_FLAVOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 class DistroFamily:
     """The distribution's own packages."""
 
-    name: str = "distro"
+    name: str = DISTRO
     on_cpu: bool = True
 
     def releases(self, axis: str, facts: Facts) -> frozenset[str] | None:
@@ -41,7 +40,7 @@ class DistroFamily:
         if build is None:
             raise ValueError(f"no torch for {combination.id}; a rule must say so first")
         contents = facts.contents[self.name, combination.contents]
-        further = component_packages(combination, facts, without=_runtime(facts))
+        further = component_packages(combination, facts, without=runtime(facts))
         return Specification(
             Base(self.name, facts.distributions[combination.distro].base_ref),
             Expected(
@@ -62,12 +61,6 @@ class DistroFamily:
                 yield replace(
                     combination, distro=build.distro, torch=build.torch, python=build.python
                 )
-
-
-def _runtime(facts: Facts) -> tuple[str, ...]:
-    """Return the components that the packages of every build bring already."""
-    runtime = facts.contents.get(("distro", DEFAULT_FLAVOUR))
-    return runtime.components if runtime else ()
 
 
 def distro_build(combination: Combination, facts: Facts) -> DistroTorch | None:

@@ -19,6 +19,7 @@ from builder.matrix.rules.amd_images import (
     no_torch_for_dev_image,
 )
 from builder.matrix.rules.contents import (
+    distro_not_known,
     family_has_no_such_flavour,
     gfx_not_served,
     no_package_repository,
@@ -58,6 +59,7 @@ def _of(*families: str) -> frozenset[str]:
 
 _WHEELS = _of("wheel", "amd-wheel")
 RULES: tuple[Rule, ...] = (
+    Rule("DISTRO_NOT_KNOWN", frozenset(FAMILIES), distro_not_known),
     Rule("FAMILY_HAS_NO_SUCH_FLAVOUR", frozenset(FAMILIES), family_has_no_such_flavour),
     Rule("DISTRO_HAS_NO_SUCH_TORCH", _of("distro"), distro_has_no_such_torch),
     Rule("DISTRO_HAS_NO_SUCH_PYTHON", _of("distro"), distro_has_no_such_python),
@@ -73,7 +75,7 @@ RULES: tuple[Rule, ...] = (
     Rule("INDEX_HAS_NO_SUCH_TORCH", _of("rocm-dev"), no_torch_for_dev_image),
     Rule("LIBC_BELOW_FLOOR", _WHEELS, libc_below_floor),
     Rule("GFX_NOT_SERVED", frozenset(FAMILIES) - {"distro"}, gfx_not_served),
-    Rule("COMPONENT_HAS_NO_PACKAGE", _WHEELS, no_package_repository),
+    Rule("COMPONENT_HAS_NO_PACKAGE", _WHEELS | {"distro"}, no_package_repository),
     Rule("PACKAGE_DOES_NOT_PAIR", frozenset(FAMILIES), package_objection),
 )
 

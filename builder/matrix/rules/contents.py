@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from builder.matrix.families import Combination
 
 
+def distro_not_known(combination: Combination, facts: Facts) -> Verdict | None:
+    """Object to a distribution without facts; builder.matrix.checks names it as a mistake."""
+    if combination.distro in facts.distributions:
+        return None
+    return Verdict(
+        "DISTRO_NOT_KNOWN",
+        f"The facts have no distribution {combination.distro}.",
+        "the distributions of the facts",
+    )
+
+
 def family_has_no_such_flavour(combination: Combination, facts: Facts) -> Verdict | None:
     """Object where the contents table has no such flavour for the family."""
     if (combination.family, combination.contents) in facts.contents:

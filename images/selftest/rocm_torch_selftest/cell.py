@@ -30,6 +30,7 @@ class Cell:
         contents: components that the image must contain.
         pip_check_known: findings of ``pip check`` that the base itself has.
         peaks: dense peaks in TFLOP/s by dtype, by name or PCI id of a product; may be empty.
+        gfx: GPU targets that the image is meant for; what is compiled in it is for these.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Cell:
     contents: tuple[str, ...]
     pip_check_known: tuple[str, ...]
     peaks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gfx: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Cell:
@@ -64,6 +66,7 @@ class Cell:
             contents=_texts(expected, "contents"),
             pip_check_known=_texts(expected, "pip_check_known"),
             peaks=_peaks(document),
+            gfx=_texts(document, "gfx") if "gfx" in document else (),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -72,6 +75,7 @@ class Cell:
             "schema": CELL_SCHEMA,
             "id": self.id,
             "python": self.python,
+            "gfx": list(self.gfx),
             "expected": {
                 "torch_version": self.torch_version,
                 "backend": self.backend,

@@ -114,6 +114,7 @@ def main(request_path: str) -> int:
         with Recorder(row["id"], folder) as recorder:
             scratch = folder / f"{row['id']}.d"
             scratch.mkdir(exist_ok=True)
-            context = Context(cell, scratch, recorder.stage, request.get("options", {}))
+            options = request.get("options", {})
+            context = Context(cell, scratch, recorder.stage, options, request["device"])
             recorder.put(_function(row["run"])(context))
     return 0

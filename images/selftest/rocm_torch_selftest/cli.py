@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -33,6 +34,7 @@ example:
   rocm-torch-selftest --level smoke
   docker run --rm --device /dev/kfd --device /dev/dri --group-add "$(stat -c %g /dev/kfd)" \\
       IMAGE rocm-torch-selftest --level gpu --json
+  rocm-torch-selftest arch --target gfx1100       (without a GPU; see arch --help)
   rocm-torch-selftest --level bench --subset resnet50,gemm --output bench.json
 """
 
@@ -62,6 +64,11 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="run this check only (repeatable); the verdict is then incomplete at best",
     )
+    made.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="run the code of the GPU checks on the CPU, as far as it can; never a pass",
+    )
     made.add_argument("--output", metavar="FILE", type=Path, help="write the JSON document there")
     made.add_argument("--list", action="store_true", help="list the checks and run none")
     made.add_argument(
@@ -76,8 +83,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["arch"]:
+        # Imported only here: the levels need none of it in this process.
+        return int(importlib.import_module("rocm_torch_selftest.arch.cli").main(words[1:]))
     made = parser()
-    call = made.parse_args(argv)
+    call = made.parse_args(words)
     if call.list:
         rows = checks_of(call.level) if call.level else CHECKS
         sys.stdout.write("\n".join(check_lines(rows)) + "\n")
@@ -91,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         cell = read_cell(call.cell, os.environ)
         with working_directory() as scratch, stdout_kept_clean():
-            document = run_level(Run(level, checks, Setting(cell, scratch), bench))
+            setting = Setting(cell, scratch, device="cpu" if call.rehearse else "cuda")
+            document = run_level(Run(level, checks, setting, bench))
         return _deliver(document, as_json=call.json, output=call.output)
     except (CellFileError, OSError) as error:
         sys.stderr.write(f"rocm-torch-selftest: {error}.\n")

@@ -26,12 +26,15 @@ class Context:
         stage: call it with a few words before each step; when the process hangs or dies, the
             last words are named.
         options: of the level, where it has any; JSON values.
+        device: ``cuda`` (torch's word for AMD's GPUs too), or ``cpu`` in a rehearsal: the code of
+            the GPU checks then runs on the CPU, as far as it can.
     """
 
     cell: Cell | None
     scratch: Path
     stage: Callable[[str], None]
     options: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "cuda"
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,10 @@ def report_lines(document: Mapping[str, Any]) -> list[str]:
         f"{check['seconds']:6.2f} s  {check['detail']}"
         for check in document["checks"]
     ]
+    lines += [
+        f"{entry['count']} harmless lines of {name}: {entry['reason']}"
+        for name, entry in document["harmless_lines"].items()
+    ]
     return [*lines, _verdict_line(document)]
 
 

@@ -13,12 +13,15 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from rocm_torch_selftest.child import STAGE_FILE
-from rocm_torch_selftest.outcome import FAIL, STATUSES, Result
+from rocm_torch_selftest.kfd import gpu_targets
+from rocm_torch_selftest.known_lines import GPU_HANG, fault, harmless_counts
+from rocm_torch_selftest.outcome import ERROR, FAIL, STATUSES, Result
+from rocm_torch_selftest.table import GPU
 
 if TYPE_CHECKING:
     from rocm_torch_selftest.cell import Cell
@@ -30,6 +33,8 @@ EXIT_LIMIT_S = 20.0
 LOG_FILE = "log"
 _POLL_S = 0.02
 _LOG_TAIL = 12
+_LOG_BYTES = 512 * 1024
+HANG = "HANG"
 
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -77,12 +82,14 @@ class Setting:
         cell: what the image promises, or None.
         scratch: an existing directory under which each process gets its own.
         stop: when it is set, running processes are ended and InterruptedError is raised.
+        device: ``cuda``, or ``cpu`` for a rehearsal.
         options: of the level, for its checks; JSON values.
     """
 
     cell: Cell | None
     scratch: Path
     stop: threading.Event = field(default_factory=threading.Event)
+    device: str = "cuda"
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -140,7 +147,8 @@ def _run_child(checks: Sequence[Check], setting: Setting, folder: Path) -> dict[
         if result is None:
             break
         results[check.id] = result
-    return _blame(checks, results, ending, folder, time.monotonic() - started)
+    blamed = _blame(checks, results, ending, folder, time.monotonic() - started)
+    return _with_lines(blamed, checks[0].id, log_text(folder))
 
 
 def _write_request(checks: Sequence[Check], setting: Setting, folder: Path) -> Path:
@@ -148,6 +156,7 @@ def _write_request(checks: Sequence[Check], setting: Setting, folder: Path) -> P
     document = {
         "folder": str(folder),
         "cell": None if cell is None else cell.to_json(),
+        "device": setting.device,
         "checks": [{"id": check.id, "run": check.run} for check in checks],
         "options": dict(setting.options),
     }
@@ -229,7 +238,16 @@ def _blame(
         seconds = results[check.id].seconds
     said = f": {log[-1]}" if log else "."
     detail = f"The process {ending.told(limit)} (stage: {stage}){said}"
-    data = {"exit": ending.status, "late": ending.late, "stage": stage, "log": log}
+    data: dict[str, Any] = {
+        "exit": ending.status,
+        "late": ending.late,
+        "stage": stage,
+        "log": log,
+    }
+    if ending.late:
+        data["code"] = GPU_HANG if check.level == GPU else HANG
+    if ending.status is None:
+        data["host_unhealthy"] = True
     blamed[check.id] = Result(check.id, check.level, FAIL, max(seconds, 0.0), detail, data)
     return blamed
 
@@ -242,6 +260,32 @@ def _stage(check_id: str, folder: Path) -> str:
     return words if owner == check_id else "start"
 
 
+def _with_lines(results: Mapping[str, Result], first: str, log: str) -> dict[str, Result]:
+    """Name the known fault behind each failure, and count the harmless lines of the process."""
+    named = dict(results)
+    for check_id, result in results.items():
+        if result.status not in (FAIL, ERROR) or "code" in result.data:
+            continue
+        found = fault(f"{result.detail}\n{log}", os.environ, gpu_targets())
+        if found is not None:
+            code, meaning = found
+            detail = f"{result.detail.rstrip('.')}: {meaning}."
+            named[check_id] = replace(result, detail=detail, data={**result.data, "code": code})
+    harmless = harmless_counts(log)
+    if harmless and first in named:
+        data = {**named[first].data, "harmless_lines": harmless}
+        named[first] = replace(named[first], data=data)
+    return named
+
+
+def log_text(folder: Path) -> str:
+    """Return what a process said, at most the first and the last 512 KiB of it."""
+    raw = (folder / LOG_FILE).read_bytes()
+    if len(raw) > 2 * _LOG_BYTES:
+        raw = raw[:_LOG_BYTES] + b"\n" + raw[-_LOG_BYTES:]
+    return raw.decode("utf-8", "replace")
+
+
 def _log_tail(folder: Path) -> list[str]:
-    text = (folder / LOG_FILE).read_bytes()[-8192:].decode("utf-8", "replace")
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-_LOG_TAIL:]
+    lines = log_text(folder).splitlines()
+    return [line.rstrip() for line in lines if line.strip()][-_LOG_TAIL:]

@@ -1,48 +1,40 @@
 """Which checks there are, what each needs, and which ones a level requires.
 
-A new check is one function in ``checks/`` and one row here.
+A new check is one function in ``checks/`` and one row here or in ``gpu_table``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rocm_torch_selftest.check import (
+    BENCH,
+    CPU,
+    CUDA,
+    ENVIRONMENT,
+    EVERY_BACKEND,
+    GPU,
+    HIP,
+    LEVELS,
+    SMOKE,
+    Check,
+)
+from rocm_torch_selftest.gpu_table import GPU_CHECKS
 
-CPU = "cpu"
-HIP = "hip"
-CUDA = "cuda"
-EVERY_BACKEND = (CPU, HIP, CUDA)
-
-SMOKE = "smoke"
-GPU = "gpu"
-BENCH = "bench"
-LEVELS = (SMOKE, GPU, BENCH)
-ENVIRONMENT = "environment"  # not a level: probes that fill the document's environment
-
-
-@dataclass(frozen=True)
-class Check:
-    """One row of the table.
-
-    Attributes:
-        id: stable name; never used again for something else.
-        level: the level that it belongs to.
-        run: ``module:function``; a module name without a dot lies in ``checks/``. The function
-            takes a ``Context`` and returns an ``Outcome``.
-        about: what it shows, as a short sentence for ``--list``.
-        required: backends for which the level is not complete without it.
-        needs_torch: it imports torch, so it is not tried once torch is known not to import.
-        alone: it gets a process of its own; others of one kind share one.
-        limit_s: seconds until it counts as hanging and is ended.
-    """
-
-    id: str
-    level: str
-    run: str
-    about: str
-    required: tuple[str, ...] = EVERY_BACKEND
-    needs_torch: bool = True
-    alone: bool = False
-    limit_s: float = 60.0
+__all__ = [
+    "BENCH",
+    "CHECKS",
+    "CPU",
+    "CUDA",
+    "ENVIRONMENT",
+    "EVERY_BACKEND",
+    "GPU",
+    "HIP",
+    "LEVELS",
+    "PROBES",
+    "SMOKE",
+    "Check",
+    "checks_of",
+    "required_ids",
+]
 
 
 def _bench(check_id: str, function: str, about: str) -> Check:
@@ -101,21 +93,21 @@ CHECKS = (
         limit_s=180,
     ),
     Check(
-        "devices",
-        GPU,
-        "gpu_devices:run",
-        "torch sees the GPUs and each one computes",
-        alone=True,
-        limit_s=120,
+        "hipify",
+        SMOKE,
+        "hipify:run",
+        "a CUDA kernel is ported and compiled for each GPU target",
+        needs_torch=False,
+        limit_s=600,
     ),
     Check(
-        "matmul",
-        GPU,
-        "gpu_matmul:run",
-        "fp32, fp16 and bf16 products on the GPU are right",
-        alone=True,
-        limit_s=300,
+        "opencl",
+        SMOKE,
+        "opencl:run",
+        "clinfo runs, and sees the GPU where there is one",
+        needs_torch=False,
     ),
+    *GPU_CHECKS,
     _bench("resnet50", "resnet50", "how fast ResNet-50 trains"),
     _bench("bert-base", "bert_base", "how fast BERT-base trains"),
     _bench("yolov5s", "yolov5s", "how fast YOLOv5s trains"),

@@ -35,4 +35,5 @@ def summary(results: Sequence[Result], required: AbstractSet[str]) -> dict[str, 
         "failed": statuses.count(FAIL) + statuses.count(ERROR),
         "skipped": statuses.count(SKIP),
         "verdict": verdict(results, required),
+        "missing": list(missing_required(results, required)),
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from rocm_torch_selftest.bench import caches
 from rocm_torch_selftest.bench.options import MOST_PROCESSES, Options
-from rocm_torch_selftest.bench.worker import OK, OUT_OF_MEMORY
+from rocm_torch_selftest.bench.worker import OK, OUT_OF_MEMORY, REFUSED
 
 if TYPE_CHECKING:
     from rocm_torch_selftest.bench.launch import Launch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # A first run searches and compiles kernels for minutes; nothing that is measured takes that long.
 FIRST_LIMIT_S = 600.0
-_USUAL_CHECK_S = 14.0  # of one process that need not search: import, context, model, steps
+_USUAL_CHECK_S = 12.0  # of one process that need not search: import, context, model, steps
 _REFERENCE_FACTOR = 10.0  # a warm process needs this many steady steps, or this many seconds, ...
 _REFERENCE_FLOOR_S = 5.0  # ... until it is steady; more is searching
 
@@ -31,12 +31,14 @@ class Tried:
         answers: of the processes that measured, in order; empty where none did.
         problem: the answer that ended the attempts, None where all went well.
         shrunk: the batches that did not fit.
+        eager_because: why the step was not recorded although the workload asks for it.
     """
 
     workload: Workload
     answers: tuple[Mapping[str, Any], ...]
     problem: Mapping[str, Any] | None = None
     shrunk: tuple[int, ...] = ()
+    eager_because: str | None = None
 
 
 def another_process(
@@ -74,6 +76,8 @@ def attempt(
 ) -> Tried:
     """Measure a workload in fresh processes; halve the batch where memory ends.
 
+    A step that the device cannot record is measured as it is, and has another id then.
+
     Args:
         workload: with its nominal batch.
         launch: starts a process.
@@ -83,6 +87,7 @@ def attempt(
     """
     answers: list[Mapping[str, Any]] = []
     shrunk: list[int] = []
+    eager: str | None = None
     while due(answers):
         stage(f"process {len(answers) + 1}, batch {workload.batch}")
         request = {"job": "workload", "workload": workload.to_json(), "plan": plan.__dict__}
@@ -93,9 +98,13 @@ def attempt(
             shrunk.append(workload.batch)
             workload = replace(workload, batch=workload.batch // 2)
             answers.clear()  # processes with different batches cannot be compared
+        elif answer["status"] == REFUSED and workload.replay:
+            eager = str(answer["detail"])
+            workload = replace(workload, replay=False)
+            answers.clear()
         else:
-            return Tried(workload, (), answer, tuple(shrunk))
-    return Tried(workload, tuple(answers), None, tuple(shrunk))
+            return Tried(workload, (), answer, tuple(shrunk), eager)
+    return Tried(workload, tuple(answers), None, tuple(shrunk), eager)
 
 
 def data_of(tried: Tried, nominal: Workload) -> dict[str, Any]:
@@ -114,6 +123,7 @@ def data_of(tried: Tried, nominal: Workload) -> dict[str, Any]:
         "batch": workload.batch,
         "nominal_batch": nominal.batch,
         "did_not_fit": list(tried.shrunk),
+        "eager_because": tried.eager_because,
         "tiny": workload.tiny,
         "median_s": median,
         "throughput": items / median,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LEAST_OF_BARE = 0.9
 TINY_STEPS = 10
 LEAST_S = 1.5
+LOUD_DIFFERENCE = 0.03
 LEAST_KERNEL_S = 0.5
 
 
@@ -59,6 +60,11 @@ def judge_model(data: Mapping[str, Any], nominal: Workload) -> Outcome:
     )
     if data["did_not_fit"]:
         told += f"; batch {nominal.batch} did not fit, this is batch {data['batch']}"
+    if data["eager_because"]:
+        told += f"; not recorded as nominal, each step is launched anew: {data['eager_because']}"
+    apart = data["between_processes"]
+    if apart is not None and apart > 1 + LOUD_DIFFERENCE:
+        told += f"; its processes differ by {apart - 1:.0%}"
     if nominal.tiny:
         return passed(f"{told}; tiny: it runs, and measures nothing.", **data, valid=True)
     if not data["precise"]:

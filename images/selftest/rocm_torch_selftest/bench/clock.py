@@ -7,24 +7,26 @@ import time
 from typing import Any, Callable
 
 SLOWDOWN_VARIABLE = "ROCM_TORCH_BENCH_SLOWDOWN"
+Now = Callable[[], float]
 _AHEAD = 4  # steps that the host may run ahead, as in a user's loop
 
 
 class CpuClock:
     """Seconds of each step on the host."""
 
-    def __init__(self, slowdown: float = 1.0) -> None:
+    def __init__(self, slowdown: float = 1.0, now: Now = time.perf_counter) -> None:
         self._slowdown = slowdown
+        self._now = now
 
     def start(self) -> None:
         """Begin; there is nothing to prepare."""
 
     def time(self, step: Callable[[], Any]) -> float | None:
         """Run a step and return its seconds."""
-        started = time.perf_counter()
+        started = self._now()
         step()
-        _linger(started, self._slowdown)
-        return time.perf_counter() - started
+        _linger(started, self._slowdown, self._now)
+        return self._now() - started
 
     def finish(self) -> list[float]:
         """Return what was not returned yet: nothing."""
@@ -53,7 +55,7 @@ class DeviceClock:
         step()
         if self._slowdown > 1.0:
             self._torch.cuda.synchronize()
-            _linger(started, self._slowdown)
+            _linger(started, self._slowdown, time.perf_counter)
         self._marks.append(self._mark())
         return self._oldest() if len(self._marks) > _AHEAD + 1 else None
 
@@ -72,12 +74,12 @@ class DeviceClock:
         return float(begin.elapsed_time(self._marks[0])) / 1000
 
 
-def _linger(started: float, factor: float) -> None:
+def _linger(started: float, factor: float, now: Now) -> None:
     """Keep busy until the time since ``started`` has grown by ``factor``."""
     if factor <= 1.0:
         return
-    until = started + (time.perf_counter() - started) * factor
-    while time.perf_counter() < until:
+    until = started + (now() - started) * factor
+    while now() < until:
         pass
 
 

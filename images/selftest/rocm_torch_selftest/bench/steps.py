@@ -9,6 +9,7 @@ from rocm_torch_selftest.bench.workloads import TRAIN, Workload
 
 SEED = 20261130
 _TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_BEFORE_RECORDING = 3  # steps that find their kernels and make the optimizer's state
 _CONTEXT_TOKENS = 77  # of the text encoder of Stable Diffusion 1.5
 
 Step = Callable[[], Any]
@@ -37,11 +38,39 @@ def build_step(torch: Any, workload: Workload, device: str) -> Step:
         model = model.to(memory_format=torch.channels_last)
     if not training:
         forward = _FORWARD[workload.name](torch, workload, device, model.eval(), config)
-        return _inference(torch, forward)
+        return _replayed(torch, workload, device, _inference(torch, forward))
     model.train()
     loss, extra = _LOSSES[workload.name](torch, workload, device, model, config)
     parameters = [*model.parameters(), *extra]
-    return _training(torch, workload, device, parameters, loss)
+    return _replayed(torch, workload, device, _training(torch, workload, device, parameters, loss))
+
+
+def _replayed(torch: Any, workload: Workload, device: str, step: Step) -> Step:
+    """Return the step, or one that records it at its first call and replays it from then on."""
+    if not workload.replay or device == "cpu":
+        return step
+    recorded: list[Any] = []
+
+    def replay() -> None:
+        if not recorded:
+            recorded.append(_record(torch, step))
+        recorded[0].replay()
+
+    return replay
+
+
+def _record(torch: Any, step: Step) -> Any:
+    """Record what a step starts on the device; it has run before, on a stream of its own."""
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(_BEFORE_RECORDING):
+            step()
+    torch.cuda.current_stream().wait_stream(beside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
 
 
 def _inference(torch: Any, forward: Step) -> Step:
@@ -61,14 +90,18 @@ def _training(
     if workload.optimizer == "sgd":
         optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
     else:
-        optimizer = torch.optim.AdamW(parameters, lr=1e-5)
+        capturable = workload.replay and device != "cpu"
+        optimizer = torch.optim.AdamW(parameters, lr=1e-5, capturable=capturable)
     scaler = (
         torch.cuda.amp.GradScaler() if workload.dtype == "amp-fp16" and device != "cpu" else None
     )
 
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.split(":")[0], dtype=dtype, enabled=mixed):
+        # A recorded step may not depend on casts that an earlier one has kept.
+        with torch.autocast(
+            device.split(":")[0], dtype=dtype, enabled=mixed, cache_enabled=not workload.replay
+        ):
             value = loss()
         if scaler is None:
             value.backward()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Mapping
 
 TRAIN = "train"
+INFER = "infer"
 DTYPES = ("fp32", "fp16", "bf16")
 
 
@@ -29,6 +30,8 @@ class Workload:
         optimizer: ``sgd``, ``adamw``, or empty where nothing is trained.
         unit: what one item is.
         items: units in one item of the batch (tokens of a sequence).
+        replay: the device replays one recorded step, so that the host's launches, which jitter,
+            are no part of the time.
         tiny: sizes that show that the code runs, and measure nothing.
         version: of what a step computes.
     """
@@ -43,6 +46,7 @@ class Workload:
     optimizer: str
     unit: str
     items: int = 1
+    replay: bool = False
     tiny: bool = False
     version: int = 1
 
@@ -52,18 +56,25 @@ class Workload:
         name = f"{self.name}-tiny" if self.tiny else self.name
         parts = (name, self.mode, f"b{self.batch}", self.shape, self.dtype, self.layout)
         optimizer = (self.optimizer,) if self.optimizer else ()
-        return "/".join((*parts, *optimizer, f"v{self.version}"))
+        graph = ("graph",) if self.replay else ()
+        return "/".join((*parts, *optimizer, *graph, f"v{self.version}"))
 
     def with_dtype(self, dtype: str) -> Workload:
-        """Return the workload in another dtype; training in a narrow one is mixed precision."""
+        """Return the workload in another dtype; training in a narrow one is mixed precision.
+
+        A scaled gradient (float16) asks the host after each step, so such a step is not replayed.
+        """
         mixed = self.mode == TRAIN and dtype != "fp32"
-        return replace(self, dtype=f"amp-{dtype}" if mixed else dtype)
+        replay = self.replay and not (mixed and dtype == "fp16")
+        return replace(self, dtype=f"amp-{dtype}" if mixed else dtype, replay=replay)
 
     def made_tiny(self) -> Workload:
         """Return the workload with sizes for a CPU, where float16 is not computed everywhere."""
         dtype = self.dtype if self.mode == TRAIN else "fp32"
         shape, items = _TINY[self.name]
-        return replace(self, batch=2, shape=shape, items=items, dtype=dtype, tiny=True)
+        return replace(
+            self, batch=2, shape=shape, items=items, dtype=dtype, replay=False, tiny=True
+        )
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the fields, for the way into a worker process."""
@@ -73,23 +84,45 @@ class Workload:
 _LAST, _PLAIN = "channels_last", "contiguous"
 ALL = (
     Workload("resnet50", "resnet50", TRAIN, 256, "224", "amp-bf16", _LAST, "sgd", "images"),
-    Workload("bert-base", "bert_base", TRAIN, 32, "s128", "amp-bf16", _PLAIN, "adamw", "sequences"),
+    Workload(
+        "bert-base",
+        "bert_base",
+        TRAIN,
+        32,
+        "s128",
+        "amp-bf16",
+        _PLAIN,
+        "adamw",
+        "sequences",
+        replay=True,
+    ),
     Workload("yolov5s", "yolov5s", TRAIN, 64, "640", "amp-bf16", _LAST, "sgd", "images"),
     Workload("vit-b16", "vit_b16", TRAIN, 128, "224", "amp-bf16", _PLAIN, "adamw", "images"),
-    Workload("sd15-unet", "sd15_unet", "infer", 1, "64x64", "fp16", _LAST, "", "steps"),
+    Workload("sd15-unet", "sd15_unet", INFER, 1, "64x64", "fp16", _LAST, "", "steps", replay=True),
     Workload(
-        "llama2-7b", "llama2_7b", "prefill", 1, "s512", "fp16", _PLAIN, "", "tokens", items=512
+        "llama2-7b",
+        "llama2_7b",
+        "prefill",
+        1,
+        "s512",
+        "fp16",
+        _PLAIN,
+        "",
+        "tokens",
+        items=512,
+        replay=True,
     ),
     Workload(
         "whisper-medium",
         "whisper_medium",
-        "infer",
+        INFER,
         8,
         "encoder+32tokens",
         "fp16",
         _PLAIN,
         "",
         "clips",
+        replay=True,
     ),
 )
 BY_NAME = {workload.name: workload for workload in ALL}

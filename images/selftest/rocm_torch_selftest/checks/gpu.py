@@ -13,6 +13,7 @@ from rocm_torch_selftest.outcome import CheckFailedError, skipped
 if TYPE_CHECKING:
     from rocm_torch_selftest.outcome import Outcome
 
+NO_TORCH = "There is no torch for this Python."
 KFD = "dev/kfd"
 CUDA_NODES = ("dev/nvidiactl", "dev/dxg")
 
@@ -55,21 +56,54 @@ def _cannot_open(kfd: Path, error: OSError) -> str:
     return f"{kfd} cannot be opened: {error.strerror}."
 
 
+def prepared(context: Context) -> tuple[Any, Outcome | None]:
+    """Import torch, or return the skip of a machine or torch without a GPU.
+
+    In a rehearsal any torch will do.
+    """
+    context.stage("import torch")
+    torch = load_torch()
+    return torch, None if context.device == "cpu" else without_gpu(backend_of(torch))
+
+
 def usable_torch(context: Context) -> tuple[Any, Outcome | None]:
     """Import torch and make sure that it sees a GPU, or return the skip.
 
     Raises:
         CheckFailedError: a GPU is there and torch does not see one.
     """
-    context.stage("import torch")
-    torch = load_torch()
-    backend = backend_of(torch)
-    skip = without_gpu(backend)
-    if skip is not None:
+    torch, skip = prepared(context)
+    if skip is not None or context.device == "cpu":
         return torch, skip
     context.stage("torch.cuda.is_available")
     if not torch.cuda.is_available() or not torch.cuda.device_count():
+        backend = backend_of(torch)
         raise CheckFailedError(
             f"There is a GPU and torch (backend {backend}) sees no device.", backend=backend
         )
     return torch, None
+
+
+def gpu_only_torch(context: Context) -> tuple[Any, Outcome | None]:
+    """Do the same for a check that has no counterpart on the CPU: a rehearsal skips it."""
+    if context.device == "cpu":
+        return None, skipped("This check needs a GPU: there is nothing to rehearse on the CPU.")
+    return usable_torch(context)
+
+
+def devices(torch: Any, context: Context) -> tuple[str, ...]:
+    """Return torch's names of the devices that a check is about."""
+    if context.device == "cpu":
+        return ("cpu",)
+    return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
+
+
+def first_device(context: Context) -> str:
+    """Return the device of the checks that are about one: the first."""
+    return "cpu" if context.device == "cpu" else "cuda:0"
+
+
+def synchronize(torch: Any, device: str) -> None:
+    """Wait until a device has done all its work."""
+    if device != "cpu":
+        torch.cuda.synchronize(device)

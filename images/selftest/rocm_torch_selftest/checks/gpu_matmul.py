@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rocm_torch_selftest.checks import products
-from rocm_torch_selftest.checks.gpu import usable_torch
+from rocm_torch_selftest.checks.gpu import devices, usable_torch
 from rocm_torch_selftest.outcome import passed
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ def run(context: Context) -> Outcome:
         return skip
     switches = full_precision(torch)
     worst: dict[str, dict[str, float]] = {}
-    for index in range(torch.cuda.device_count()):
-        device = f"cuda:{index}"
+    for device in devices(torch, context):
         worst[device] = {}
         for name in TYPES:
             dtype = getattr(torch, name)
@@ -34,7 +33,7 @@ def run(context: Context) -> Outcome:
                 products.worst_error(torch, device, dtype, size) for size in products.SIZES
             )
     return passed(
-        f"Products in {', '.join(TYPES)} are within what rounding allows on {len(worst)} GPUs.",
+        f"Products in {', '.join(TYPES)} are within what rounding allows on {', '.join(worst)}.",
         fraction_of_bound=worst,
         switches=switches,
     )

@@ -1,27 +1,14 @@
-"""Matrix products and how far one may be from the true value.
-
-For a product of inner size k, computed with unit roundoff u in any order of summation, each
-element is within ``k u / (1 - k u) * (|A| |B|)`` of the exact one (Higham, Accuracy and Stability
-of Numerical Algorithms, section 3.5). Rounding errors have both signs, so that in practice
-``6 sqrt(k)`` stands in the place of k (Higham and Mary, 2019): a sharper bound from k = 36 on.
-Rounding the element to the result's type adds u of that type times its magnitude.
-"""
+"""Matrix products, compared with whole numbers, with sums by Python and with float64."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from rocm_torch_selftest.checks import rounding
+from rocm_torch_selftest.checks.rounding import UNIT_ROUNDOFF
 from rocm_torch_selftest.outcome import CheckFailedError
 
-# Unit roundoff by name of the type; half and bfloat16 products are summed in float32.
-UNIT_ROUNDOFF = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-}
-CERTAINTY = 6.0  # standard deviations of a random walk of rounding errors
 SIZES = ((1, 1, 1), (17, 31, 13), (64, 64, 64), (129, 257, 65), (256, 1024, 128))
 
 
@@ -80,7 +67,9 @@ def reference_error(torch: Any) -> float:
     return worst
 
 
-def worst_error(torch: Any, device: str, dtype: Any, size: tuple[int, int, int]) -> float:
+def worst_error(
+    torch: Any, device: str, dtype: Any, size: tuple[int, int, int], *, tf32: bool = False
+) -> float:
     """Multiply random matrices and return the largest error as a fraction of its bound.
 
     Args:
@@ -88,6 +77,7 @@ def worst_error(torch: Any, device: str, dtype: Any, size: tuple[int, int, int])
         device: ``cpu``, ``cuda:0``, ...
         dtype: type of the factors and of the result, less exact than float64.
         size: rows, inner size and columns.
+        tf32: the product may shorten float32 factors.
 
     Raises:
         CheckFailedError: an element is not finite or farther off than the bound.
@@ -97,29 +87,9 @@ def worst_error(torch: Any, device: str, dtype: Any, size: tuple[int, int, int])
     left = torch.randn(rows, inner, generator=generator, dtype=torch.float64).to(dtype)
     right = torch.randn(inner, columns, generator=generator, dtype=torch.float64).to(dtype)
     got = (left.to(device) @ right.to(device)).to("cpu", torch.float64)
-    return error_fraction(torch, got, left.double(), right.double(), str(dtype).split(".")[-1])
-
-
-def error_fraction(torch: Any, got: Any, left: Any, right: Any, name: str) -> float:
-    """Return the largest error of ``got`` as a fraction of its bound; see ``worst_error``."""
-    inner = left.shape[1]
-    exact = left @ right
-    terms = min(float(max(inner, 2)), CERTAINTY * math.sqrt(max(inner, 2)))
-    summed = terms * min(UNIT_ROUNDOFF[name], UNIT_ROUNDOFF["float32"])
-    bound = summed / (1 - summed) * (left.abs() @ right.abs())
-    bound = bound + UNIT_ROUNDOFF[name] * (exact.abs() + bound) + torch.finfo(torch.float32).tiny
-    shape = "x".join(str(number) for number in (left.shape[0], inner, right.shape[1]))
-    if got.shape != exact.shape or not bool(torch.isfinite(got).all()):
-        raise CheckFailedError(f"The {shape} product in {name} has a wrong shape or is not finite.")
-    fraction = float(((got - exact).abs() / bound).max())
-    if not fraction <= 1.0:
-        error = float((got - exact).abs().max())
-        raise CheckFailedError(
-            f"The {shape} product in {name} is off by up to {error:.3g}, "
-            f"{fraction:.3g} times what rounding explains.",
-            size=shape,
-            dtype=name,
-            error=error,
-            fraction_of_bound=fraction,
-        )
-    return fraction
+    name = str(dtype).split(".")[-1]
+    how = rounding.of_type(name, tf32=tf32)
+    exact, magnitude = left.double() @ right.double(), left.double().abs() @ right.double().abs()
+    bound = rounding.error_bound(torch, exact, magnitude, inner, how)
+    what = f"{rows}x{inner}x{columns} product in {name}"
+    return rounding.fraction_of_bound(torch, got, exact, bound, what)

@@ -1,0 +1,93 @@
+"""GPUs from KFD's topology, joined with DRM and PCI by the render node's number.
+
+Source of names and units: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.host.snapshot.model import Gpu
+from builder.host.snapshot.text import first_line, number, read_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPOLOGY = "sys/class/kfd/kfd/topology/nodes"
+_MIB = 1 << 20
+_LOCAL_HEAPS = ("1", "2")  # frame buffer, public and private
+
+
+def read_gpus(root: Path) -> tuple[tuple[Gpu, ...], int | None]:
+    """Return the GPUs in the order of the topology, and how many GPU nodes it has.
+
+    The number is ``None`` where there is no topology.
+    """
+    folder = root / TOPOLOGY
+    try:
+        nodes = sorted((one for one in folder.iterdir() if one.name.isdecimal()), key=_by_number)
+    except OSError:
+        return (), None
+    gpus: list[Gpu] = []
+    for node in nodes:
+        properties = _properties(node / "properties")
+        if properties.get("simd_count", 0) > 0:
+            gpus.append(_gpu(root, node, properties, len(gpus)))
+    return tuple(gpus), len(gpus)
+
+
+def _by_number(path: Path) -> int:
+    return int(path.name)
+
+
+def _properties(path: Path) -> dict[str, int]:
+    found = {}
+    for line in (read_text(path) or "").splitlines():
+        name, _, value = line.partition(" ")
+        if value.strip().isdecimal():
+            found[name] = int(value)
+    return found
+
+
+def gfx_of(version: int) -> str | None:
+    """Return the target of KFD's ``gfx_target_version``: 110000 is gfx1100, 90010 is gfx90a."""
+    if version <= 0:
+        return None
+    major, minor, step = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{step:x}"
+
+
+def _gpu(root: Path, node: Path, properties: dict[str, int], index: int) -> Gpu:
+    minor = properties.get("drm_render_minor") or None
+    device = root / f"sys/class/drm/renderD{minor}/device"
+    location, domain = properties.get("location_id"), properties.get("domain", 0)
+    unique = properties.get("unique_id", 0)
+    vendor, product = properties.get("vendor_id"), properties.get("device_id")
+    return Gpu(
+        index=index,
+        node=int(node.name),
+        gfx=gfx_of(properties.get("gfx_target_version", 0)),
+        render_minor=minor,
+        uuid=f"GPU-{unique:016x}" if unique else None,
+        pci=None if location is None else _address(domain, location),
+        pci_id=f"{vendor:04x}:{product:04x}" if vendor and product else None,
+        vram_mib=_local_memory(node),
+        integrated=properties.get("cpu_cores_count", 0) > 0 or None,
+        link_width=number(device / "current_link_width"),
+        link_width_max=number(device / "max_link_width"),
+        performance_level=first_line(device / "power_dpm_force_performance_level"),
+        name=first_line(device / "product_name") or None,
+    )
+
+
+def _address(domain: int, location: int) -> str:
+    return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+
+
+def _local_memory(node: Path) -> int | None:
+    total = 0
+    for bank in (node / "mem_banks").glob("*/properties"):
+        values = _properties(bank)
+        if str(values.get("heap_type")) in _LOCAL_HEAPS:
+            total += values.get("size_in_bytes", 0)
+    return total // _MIB or None

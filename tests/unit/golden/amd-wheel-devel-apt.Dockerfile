@@ -1,0 +1,131 @@
+# Generated for rocm6.2.4-torch2.7.1-py311-ubuntu22.04-devel from templates/amd-wheel.Dockerfile.j2.
+# Do not edit: change the template and run `rocm-torch render`.
+FROM docker.io/library/ubuntu:22.04 AS repository-keys
+ARG SOURCE_DATE_EPOCH
+# hadolint ignore=DL3002
+USER 0
+RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list,mode=0444 \
+    set -eu; \
+    export DEBIAN_FRONTEND=noninteractive; \
+    apt-get update; \
+    apt-get install -y --no-install-recommends \
+      ca-certificates \
+      curl \
+      gnupg; \
+    apt-get clean; \
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old \
+      /var/cache/ldconfig/aux-cache /var/lib/dpkg/*-old /var/log/*
+RUN --mount=type=bind,from=rootfs,target=/mnt \
+    --mount=type=secret,id=key-amd-rocm,target=/run/lent-key,mode=0444 \
+    /mnt/usr/lib/rocm-torch/fetch-key https://repo.radeon.com/rocm/rocm.gpg.key \
+      CA8BB4727A47B4D09B4EE8969386B48A1A693C5C /keys/amd-rocm.asc /run/lent-key
+FROM docker.io/library/ubuntu:22.04
+ARG SOURCE_DATE_EPOCH
+RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list,mode=0444 \
+    set -eu; \
+    export DEBIAN_FRONTEND=noninteractive; \
+    apt-get update; \
+    apt-get install -y --no-install-recommends \
+      ca-certificates \
+      g++; \
+    apt-get clean; \
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old \
+      /var/cache/ldconfig/aux-cache /var/lib/dpkg/*-old /var/log/*
+RUN --mount=type=bind,from=repository-keys,source=/keys,target=/mnt \
+    set -eu; \
+    umask 022; \
+    for list in /etc/apt/sources.list.d/*; do \
+      if grep -qsF 'https://repo.radeon.com/rocm/apt/6.2.4' "$list"; then rm "$list"; fi; \
+    done; \
+    mkdir -p /etc/apt/keyrings; \
+    cp /mnt/amd-rocm.asc /etc/apt/keyrings/amd-rocm.asc; \
+    printf '%s\n' \
+      'Types: deb' \
+      'URIs: https://repo.radeon.com/rocm/apt/6.2.4' \
+      'Suites: jammy' \
+      'Components: main' \
+      'Architectures: amd64' \
+      'Signed-By: /etc/apt/keyrings/amd-rocm.asc' \
+      > /etc/apt/sources.list.d/amd-rocm.sources; \
+    printf '%s\n' \
+      'Package: *' \
+      'Pin: release o=repo.radeon.com' \
+      'Pin-Priority: 600' \
+      > /etc/apt/preferences.d/amd-rocm
+RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list,mode=0444 \
+    --mount=type=secret,id=repository-amd-rocm,target=/etc/apt/sources.list.d/amd-rocm.sources,mode=0444 \
+    set -eu; \
+    export DEBIAN_FRONTEND=noninteractive; \
+    apt-get update; \
+    apt-get install -y --no-install-recommends \
+      hipcc \
+      hipify-clang \
+      rocprofiler; \
+    apt-get clean; \
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old \
+      /var/cache/ldconfig/aux-cache /var/lib/dpkg/*-old /var/log/*
+RUN --mount=type=bind,from=tools,target=/mnt \
+    --mount=type=secret,id=python-mirror,target=/run/python-mirror,mode=0444 \
+    set -eu; \
+    umask 022; \
+    export UV_PYTHON_INSTALL_DIR=/opt/python UV_NO_CACHE=1 UV_NO_CONFIG=1; \
+    if [ -s /run/python-mirror ]; then \
+      UV_PYTHON_INSTALL_MIRROR="$(cat /run/python-mirror)"; \
+      export UV_PYTHON_INSTALL_MIRROR; \
+    fi; \
+    /mnt/uv python install --no-bin 3.11; \
+    rm -rf /opt/python/.[!.]*; \
+    chmod -R a+rX /opt/python
+RUN --mount=type=bind,from=tools,target=/mnt \
+    --mount=type=bind,from=wheels,target=/media \
+    set -eu; \
+    umask 022; \
+    export UV_PYTHON_INSTALL_DIR=/opt/python UV_PYTHON_PREFERENCE=only-managed \
+      UV_PYTHON_DOWNLOADS=never UV_OFFLINE=1 UV_NO_CACHE=1 UV_NO_CONFIG=1 UV_LINK_MODE=copy; \
+    /mnt/uv venv --python 3.11 /opt/venv; \
+    /mnt/uv pip sync --python /opt/venv/bin/python --require-hashes --no-index \
+      --find-links /media /media/requirements.txt; \
+    rm -f /opt/venv/.lock /opt/venv/.gitignore /opt/venv/CACHEDIR.TAG; \
+    PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 1 \
+      --invalidation-mode checked-hash /opt/venv/lib || :
+ENV PATH="/opt/venv/bin:$PATH"
+RUN set -eu; \
+    umask 022; \
+    rocm-sdk init; \
+    root="$(rocm-sdk path --root)"; \
+    ln -s "$root" /opt/rocm
+ENV PATH="/opt/rocm/bin:$PATH"
+RUN --mount=type=bind,from=rootfs,target=/mnt \
+    --mount=type=bind,from=selftest,target=/media \
+    --mount=type=bind,target=/srv \
+    set -eu; \
+    umask 022; \
+    cp -r /mnt/. /; \
+    mkdir -p /usr/lib/rocm-torch/rocm_torch_selftest /usr/share/rocm-torch; \
+    cp -r /media/. /usr/lib/rocm-torch/rocm_torch_selftest; \
+    cp /srv/cell.json /usr/share/rocm-torch/cell.json; \
+    /usr/lib/rocm-torch/setup-user rocm 1000; \
+    python /usr/lib/rocm-torch/hook-python; \
+    python /usr/lib/rocm-torch/record-torch
+ENV PYTORCH_ROCM_ARCH="gfx90a;gfx942" \
+    GPU_ARCHS="gfx90a;gfx942" \
+    GPU_TARGETS="gfx90a;gfx942" \
+    HIP_ARCHITECTURES="gfx90a;gfx942"
+ENV LANG="C.UTF-8"
+LABEL \
+  io.rocm-torch.cell="rocm6.2.4-torch2.7.1-py311-ubuntu22.04-devel" \
+  io.rocm-torch.distro="ubuntu22.04" \
+  io.rocm-torch.family="amd-wheel" \
+  io.rocm-torch.flavour="devel" \
+  io.rocm-torch.gfx="gfx90a,gfx942" \
+  io.rocm-torch.lane="legacy" \
+  io.rocm-torch.python="3.11" \
+  io.rocm-torch.rocm="6.2.4" \
+  io.rocm-torch.torch="2.7.1" \
+  org.opencontainers.image.base.name="docker.io/library/ubuntu:22.04" \
+  org.opencontainers.image.description="PyTorch 2.7.1 for ROCm 6.2.4 with Python 3.11 on ubuntu22.04" \
+  org.opencontainers.image.title="ourorg/rocm-torch rocm6.2.4-torch2.7.1-py311-ubuntu22.04-devel"
+USER 1000
+WORKDIR /workspace
+ENTRYPOINT ["/usr/local/bin/rocm-torch-entrypoint"]
+CMD ["bash"]
