@@ -78,11 +78,18 @@ def publish_sif(
 ) -> None:
     """Publish tested SIF files under the image's tags with -sif at the end."""
     from builder.pipeline import sif_publish as step
+    from builder.plan.legs import Leg, check_legs
 
     session = open_session(context)
     hold(context, session, "publish-sif")
     client = registry_for(session, registry)
-    records = [step.publish_sif(session, cell.id, client) for cell in selected(session, selectors)]
+    cells = selected(session, selectors)
+    check_legs(
+        Leg(cell.id, f"{client.host}/{session.matrix.image}:{tag}")
+        for cell in cells
+        for tag in step.planned_tags(session, cell.id)
+    )
+    records = [step.publish_sif(session, cell.id, client) for cell in cells]
     tell_records(
         "publish-sif",
         [record.model_dump(mode="json", by_alias=True) for record in records],

@@ -154,12 +154,13 @@ class Squash:
     def words(self) -> str:
         """Return the arguments of ``mksquashfs``.
 
-        zstd at level 6 takes a quarter of the time of gzip's default and gives a smaller file.
+        zstd at level 3 in blocks of 256 KiB takes a tenth of the time of gzip's default, and the
+        larger blocks make the file smaller than gzip's (494 MB to 502, and 515 without them).
         All files belong to root, so that the tree is the same whoever converts.
         """
         memory = max(64, self.memory >> 20)
         return (
-            "-comp zstd -Xcompression-level 6 -all-root"
+            "-comp zstd -Xcompression-level 3 -b 256K -all-root"
             f" -processors {self.processors} -mem {memory}M"
         )
 

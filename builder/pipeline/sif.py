@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,9 +98,19 @@ def convert(session: Session, wanted: Conversion, *, force: bool = False) -> Sif
         timed(tools.progress, cell, STEP, tools.clock, f"converting {wanted.digest}") as seconds,
         _folder_of_one(wanted.output, scratch) as (partial, temporary),
     ):
-        check_whole(session, wanted.digest)
         layout = labelled_view(session, wanted.digest, temporary / "layout")
-        _build(session, program, cell, layout, partial, temporary)
+        # Unpacking keeps one core busy: the layers are hashed beside it.
+        with ThreadPoolExecutor(1) as beside:
+            whole = beside.submit(check_whole, session, wanted.digest)
+            try:
+                _build(session, program, cell, layout, partial, temporary)
+            except CouldNotError:
+                whole.result()  # a damaged layer is the better reason
+                raise
+            except BaseException:
+                session.tools.stopping.set()  # ends the hashing too
+                raise
+            whole.result()
         file, size = digest_of(partial)
         partial.replace(wanted.output)
         record = SifRecord(

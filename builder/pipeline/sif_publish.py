@@ -51,6 +51,12 @@ def sif_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{tag}{SUFFIX}" for tag in tags)
 
 
+def planned_tags(session: Session, cell: str) -> tuple[str, ...]:
+    """Return the tags that the SIF of ``cell`` would get; none where its image is not published."""
+    record = session.workspace.records.read(PublishRecord, cell, "publish")
+    return sif_tags(tuple(record.tags)) if record else ()
+
+
 def sif_manifest(file: Descriptor, subject: Descriptor, title: str) -> bytes:
     """Return the artifact's manifest: a function of the file, the image and the file's name."""
     return canonical_json(

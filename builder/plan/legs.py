@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One leg: the platform it builds for, and the tag or digest it pushes to."""
+    """One leg: its platform or cell, and the tag or digest that it pushes to."""
 
-    platform: str
+    name: str
     push: str
 
 
@@ -32,17 +32,17 @@ def check_legs(legs: Iterable[Leg]) -> None:
     writers: dict[str, list[str]] = {}
     for leg in legs:
         if "@sha256:" not in leg.push:
-            writers.setdefault(leg.push, []).append(leg.platform)
+            writers.setdefault(leg.push, []).append(leg.name)
     problems = [
         Problem(
             code="TAG_WRITTEN_TWICE",
-            what=f"{tag} is pushed by {len(platforms)} legs ({', '.join(platforms)}): the last one"
+            what=f"{tag} is pushed by {len(names)} legs ({', '.join(names)}): the last one"
             " wins, and the others' images are gone from it",
             where=tag,
             fix="let each leg push by digest, and one stage after them write the tag",
         )
-        for tag, platforms in writers.items()
-        if len(platforms) > 1
+        for tag, names in writers.items()
+        if len(names) > 1
     ]
     if problems:
         raise RefusedError(problems)

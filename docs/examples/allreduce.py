@@ -5,11 +5,14 @@ Started by torchrun, on one node or many; without a GPU it uses gloo on the CPU.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+
+_LIMIT = timedelta(minutes=5)
 
 
 def main() -> None:
@@ -19,8 +22,10 @@ def main() -> None:
     device = torch.device("cuda", local) if gpu else torch.device("cpu")
     if gpu:
         torch.cuda.set_device(device)
-    # A limit of its own: a fabric that is set up wrongly hangs, and nothing else would end it.
-    dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(minutes=5))
+    # Limits of its own: a fabric that is set up wrongly hangs, without an error and without end.
+    # Each rank then says where it stands, and ends.
+    faulthandler.dump_traceback_later(_LIMIT.total_seconds(), exit=True)
+    dist.init_process_group("nccl" if gpu else "gloo", timeout=_LIMIT)
     ones = torch.ones(1 << 20, device=device)
     dist.all_reduce(ones)
     if not bool((ones == ranks).all()):
@@ -28,6 +33,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         print(f"allreduce over {ranks} ranks on {device.type}: right", flush=True)
     dist.destroy_process_group()
+    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 from projects import IMAGE, REPO
 
 from builder.engines.docker_engine import DockerEngine
+from builder.engines.layout import Layout
 from builder.oci import Digest
 
 if TYPE_CHECKING:
@@ -162,6 +163,21 @@ def test_an_interrupted_conversion_takes_its_files_and_its_container_away(
     assert list(output.parent.iterdir()) == []
     label = f"io.rocm-torch.workspace={project.root}"
     assert DockerEngine().remove_leftovers([label]) == 0
+
+
+def test_an_image_with_a_damaged_layer_is_refused_and_no_file_appears(project: Project) -> None:
+    record = project.done("build")["records"][0]
+    layout = Layout(project.root / ".rocm-torch/layout")
+    path = layout.blob_path(layout.manifest(Digest(record["digest"])).layers[-1].digest)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()  # it may be a link to a blob that others read
+    path.write_bytes(content)
+    output = project.root / "out" / "cell.sif"
+    result = project.call("sif", "lane=tiny", "--output", str(output))
+    assert result.returncode == 2
+    assert "BLOB_DAMAGED" in result.stderr
+    assert list(output.parent.iterdir()) == []
 
 
 def test_a_folder_in_memory_that_the_user_named_is_refused_before_the_start(
