@@ -46,7 +46,7 @@ def dxg_incomplete(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     missing: List[str] = []
     fixes: List[str] = []
     automatic = facts.image and version_of(facts.image.rocm or "")[:2] >= _AUTOMATIC
-    if _DETECTION not in snapshot.environment and not automatic:
+    if not snapshot.environment.get(_DETECTION) and not automatic:
         missing.append(f"{_DETECTION}=1 (needed before ROCm 10.1)")
         fixes.append(f"-e {_DETECTION}=1")
     if not snapshot.files.get(_CORE):
