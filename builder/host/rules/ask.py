@@ -101,8 +101,10 @@ def on_host(snapshot: HostSnapshot) -> bool:
 def rootful_engine(snapshot: HostSnapshot) -> bool:
     """Tell whether this is a host whose engine opens the nodes as root."""
     engine = snapshot.engine
-    return snapshot.container is None and engine is not None and not (
-        engine.rootless or engine.kind == "apptainer"
+    return (
+        snapshot.container is None
+        and engine is not None
+        and not (engine.rootless or engine.kind == "apptainer")
     )
 
 

@@ -214,7 +214,7 @@ def lxc_foreign_group(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Find
     return Finding(
         code="LXC_FOREIGN_GROUP",
         severity="warning",
-        summary=f"/dev/kfd arrives with group {kfd.gid}; this container calls {render} \"render\"."
+        summary=f'/dev/kfd arrives with group {kfd.gid}; this container calls {render} "render".'
         " A privileged container has no id map, so the host's number is kept.",
         evidence=(f"/dev/kfd: group {kfd.gid}", f"/etc/group: render is {render}"),
         fix=f"in the container's configuration on the host: dev0: /dev/kfd,gid={render}",

@@ -136,13 +136,13 @@ def mask_pci(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]:
 
 
 def mask_word(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]:
-    """"all" belongs to the container toolkit and to CDI, not to these variables."""
+    """ "all" belongs to the container toolkit and to CDI, not to these variables."""
     for name, value in _set_masks(snapshot):
         if value.strip().lower() in _NONE_OF_IT:
             yield Finding(
                 code="VISIBLE_MASK_WORD",
                 severity="error",
-                summary=f'{name}={value}: words are not understood there. To see every GPU leave it'
+                summary=f"{name}={value}: words are not understood there. To see every GPU leave it"
                 ' unset; "all" belongs to AMD_VISIBLE_DEVICES of the container toolkit.',
                 evidence=(f"{name}={value}",),
                 fix=f"unset {name}",

@@ -104,9 +104,7 @@ def render_nodes_none(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Find
 def render_node_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     """KFD's topology lists every GPU of the machine, whichever nodes are passed in."""
     there = {node.render_minor for node in snapshot.render_nodes}
-    missing = [
-        gpu for gpu in snapshot.gpus if gpu.render_minor and gpu.render_minor not in there
-    ]
+    missing = [gpu for gpu in snapshot.gpus if gpu.render_minor and gpu.render_minor not in there]
     if not snapshot.kfd or not there or not missing:
         return None
     names = ", ".join(f"/dev/dri/renderD{gpu.render_minor}" for gpu in missing)
@@ -275,7 +273,7 @@ def node_group_unnamed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fin
     return Finding(
         code="NODE_GROUP_UNNAMED",
         severity="info",
-        summary=f"/dev/kfd belongs to group {kfd.gid}, and this image calls {render} \"render\": a"
+        summary=f'/dev/kfd belongs to group {kfd.gid}, and this image calls {render} "render": a'
         " group that is given by name would be the wrong one. Give the number.",
         evidence=(f"/dev/kfd: group {kfd.gid}", f"/etc/group: render is {render}"),
         source="https://github.com/docker/cli/issues/4714",
@@ -305,9 +303,7 @@ def _speaks_of_host(snapshot: HostSnapshot) -> bool:
 
 def _plain_denial(snapshot: HostSnapshot) -> bool:
     """Tell whether owner and mode alone explain what is denied: no user namespace, no policy."""
-    return bool(denied(snapshot)) and not (
-        lost_groups(snapshot) or allowed_though_denied(snapshot)
-    )
+    return bool(denied(snapshot)) and not (lost_groups(snapshot) or allowed_though_denied(snapshot))
 
 
 def _not_active(snapshot: HostSnapshot) -> Tuple[int, ...]:

@@ -38,7 +38,9 @@ class Override(NamedTuple):
         found = _VALUE.fullmatch(self.value.strip())
         if not found:
             return None
-        return f"gfx{int(found[1])}{int(found[2]):x}{int(found[3], 10):x}" if _small(found) else None
+        return (
+            f"gfx{int(found[1])}{int(found[2]):x}{int(found[3], 10):x}" if _small(found) else None
+        )
 
 
 def _small(found: re.Match[str]) -> bool:
@@ -198,7 +200,7 @@ def image_lacks_target(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fin
     return Finding(
         code="IMAGE_LACKS_TARGET",
         severity="warning" if some else "error",
-        summary=f"The image has no kernels for {names}: work on it ends with \"invalid device"
+        summary=f'The image has no kernels for {names}: work on it ends with "invalid device'
         ' function" or "no kernel image".',
         evidence=(
             *(f"GPU {gpu.index}: {gpu.gfx}" for gpu in lacking),
