@@ -11,7 +11,7 @@ from builder.host.rules.ask import line_with, told
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Iterator, Optional
+    from collections.abc import Iterator
 
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
@@ -22,7 +22,7 @@ _FACTOR = 2.5  # the unpacked tree, its squashed copy, and the layers on the way
 _MEMORY = ("tmpfs", "ramfs")
 
 
-def host_libraries(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def host_libraries(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """--rocm brings libraries of the host in, and they want the host's C library."""
     said = line_with(told(snapshot), r"(GLIBC|GLIBCXX)_[0-9.]+.*not found.*singularity\.d")
     if not said:
@@ -39,7 +39,7 @@ def host_libraries(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def host_tensile(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def host_tensile(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The host's rocBLAS does not find the image's kernels."""
     said = line_with(told(snapshot), r"TensileLibrary.*(not|could not|cannot)")
     libraries = snapshot.environment.get("LD_LIBRARY_PATH", "")
@@ -67,12 +67,12 @@ def unknown_names(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]
                 summary=f"{name} is not a known name: nothing reads it. APPTAINER_TMPDIR is the one"
                 " that says where images are unpacked.",
                 evidence=(f"{name}={value}",),
-                fix=f"export APPTAINER_TMPDIR={value or '/var/tmp'}",  # noqa: S108 - told, not used
+                fix=f"export APPTAINER_TMPDIR={value or '/var/tmp'}",
                 source="Apptainer user guide, build environment",
             )
 
 
-def tmp_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def tmp_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A conversion unpacks below TMPDIR, whatever the cache folder is."""
     given = snapshot.environment
     place = snapshot.places.get("tmp")
@@ -85,7 +85,7 @@ def tmp_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     if place.free_bytes >= need and place.filesystem not in _MEMORY:
         return None
     kind = f" ({place.filesystem}: memory)" if place.filesystem in _MEMORY else ""
-    target = given.get("SINGULARITY_TEMPDIR") or given.get("APPTAINER_TEMPDIR") or "/var/tmp"  # noqa: S108
+    target = given.get("SINGULARITY_TEMPDIR") or given.get("APPTAINER_TEMPDIR") or "/var/tmp"
     return Finding(
         code="SIF_TMP_TOO_SMALL",
         severity="error",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from typing import Iterable, Optional
+    from collections.abc import Iterable
 
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import DeviceNode, HostSnapshot
@@ -62,17 +62,17 @@ def access(snapshot: HostSnapshot, node: DeviceNode) -> Access:
     return Access(node, {"": "ok", "EACCES": "denied"}.get(error, error))
 
 
-def accesses(snapshot: HostSnapshot) -> Tuple[Access, ...]:
+def accesses(snapshot: HostSnapshot) -> tuple[Access, ...]:
     """Return the per-node table of kfd and the render nodes."""
     return tuple(access(snapshot, node) for node in snapshot.compute_nodes)
 
 
-def denied(snapshot: HostSnapshot) -> Tuple[Access, ...]:
+def denied(snapshot: HostSnapshot) -> tuple[Access, ...]:
     """Return the nodes that the mode keeps from the caller, whatever else may be wrong."""
     return tuple(one for one in accesses(snapshot) if one.result == "denied")
 
 
-def allowed_though_denied(snapshot: HostSnapshot) -> Tuple[Access, ...]:
+def allowed_though_denied(snapshot: HostSnapshot) -> tuple[Access, ...]:
     """Return nodes that owner and mode allow, and that the kernel still denied."""
     mapped = in_user_namespace(snapshot)
     return tuple(
@@ -114,7 +114,7 @@ def told(snapshot: HostSnapshot, *names: str) -> str:
     return "\n".join(text for tool in tools for text in (tool.stdout, tool.stderr) if text)
 
 
-def line_with(text: str, pattern: str) -> Tuple[str, ...]:
+def line_with(text: str, pattern: str) -> tuple[str, ...]:
     """Return the first line that matches, shortened, as evidence; nothing where none does."""
     for line in text.splitlines():
         if re.search(pattern, line, re.IGNORECASE):
@@ -122,20 +122,20 @@ def line_with(text: str, pattern: str) -> Tuple[str, ...]:
     return ()
 
 
-def kernel_lines(snapshot: HostSnapshot, pattern: str) -> Tuple[str, ...]:
+def kernel_lines(snapshot: HostSnapshot, pattern: str) -> tuple[str, ...]:
     """Return up to three lines of the kernel log that match."""
     found = [line.strip()[:200] for line in snapshot.dmesg if re.search(pattern, line, re.I)]
     return tuple(found[-3:])
 
 
-def targets(snapshot: HostSnapshot, facts: HostFacts) -> Tuple[str, ...]:
+def targets(snapshot: HostSnapshot, facts: HostFacts) -> tuple[str, ...]:
     """Return the targets that torch has kernels for: asked of it, else by the image's label."""
     if snapshot.torch_targets:
         return snapshot.torch_targets
     return facts.image.gfx if facts.image else ()
 
 
-def served(gfx: Optional[str], served_by: Tuple[str, ...]) -> bool:
+def served(gfx: str | None, served_by: tuple[str, ...]) -> bool:
     """Tell whether a target has kernels: its own, or those of its generic family.
 
     Source: LLVM, "User Guide for AMDGPU Backend", generic processors.
@@ -159,9 +159,9 @@ _GENERIC = {
 }
 
 
-def version_of(text: str) -> Tuple[int, ...]:
+def version_of(text: str) -> tuple[int, ...]:
     """Return the numbers of a version, to compare; ``()`` where it has none."""
-    numbers: List[int] = []
+    numbers: list[int] = []
     for part in re.split(r"[.\-+_]", text):
         if not part.isdigit():
             break

@@ -9,8 +9,6 @@ from builder.host.rules.ask import ENGINES_IN, is_lxc, line_with, lost_groups, t
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
@@ -19,7 +17,7 @@ _LOW_DISK = 5 * _GIB
 _LOW_INODES = 20_000
 
 
-def shm_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def shm_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The engine's default of 64 MiB is too small for workers of a DataLoader and for RCCL."""
     place = snapshot.places.get("shm")
     if place is None or place.total_bytes is None or place.total_bytes >= _GIB:
@@ -44,7 +42,7 @@ def shm_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def cdi_stale(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def cdi_stale(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A specification that is older than the nodes names devices that may be others now."""
     if not snapshot.cdi_specs or not snapshot.cdi_stale or snapshot.container:
         return None
@@ -59,7 +57,7 @@ def cdi_stale(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def docker_desktop(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def docker_desktop(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Containers of Docker Desktop are in a virtual machine that has no GPU of the host."""
     engine = snapshot.engine
     if engine is None or not engine.desktop or snapshot.is_wsl:
@@ -75,7 +73,7 @@ def docker_desktop(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def api_version(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def api_version(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A pinned version keeps the client from agreeing on one with the engine."""
     pinned = snapshot.environment.get("DOCKER_API_VERSION")
     engine = next((one for one in snapshot.engines if one.kind == "docker"), None)
@@ -97,7 +95,7 @@ def api_version(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def reaper_socket(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def reaper_socket(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The reaper of testcontainers binds the usual socket, which is another one here."""
     host = snapshot.environment.get("DOCKER_HOST", "")
     override = snapshot.environment.get("TESTCONTAINERS_DOCKER_SOCKET_OVERRIDE")
@@ -116,7 +114,7 @@ def reaper_socket(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def group_by_name(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def group_by_name(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The engine looks names up inside the image."""
     said = line_with(told(snapshot), r"unable to find group \S+: no matching entries")
     if not said or lost_groups(snapshot):
@@ -134,7 +132,7 @@ def group_by_name(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def device_not_found(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def device_not_found(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The engine says that its host has no such node."""
     said = line_with(told(snapshot), r"error gathering device information.*/dev/(kfd|dri)")
     if not said or snapshot.is_wsl or snapshot.kfd:
@@ -150,7 +148,7 @@ def device_not_found(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findi
     )
 
 
-def disk_low(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def disk_low(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """These images are large; a full disk shows as anything."""
     place = snapshot.places.get("root")
     if place is None or place.free_bytes is None or place.free_bytes >= _LOW_DISK:
@@ -168,7 +166,7 @@ def disk_low(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def inodes_low(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def inodes_low(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Space that is left does not help where no file can be made."""
     for place in snapshot.places.values():
         if place.free_inodes is not None and 0 <= place.free_inodes < _LOW_INODES:
@@ -184,7 +182,7 @@ def inodes_low(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     return None
 
 
-def lxc_unmapped(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def lxc_unmapped(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """An unprivileged system container must map the group of the node."""
     if not is_lxc(snapshot) or not lost_groups(snapshot):
         return None
@@ -204,7 +202,7 @@ def lxc_unmapped(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def lxc_foreign_group(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def lxc_foreign_group(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Without an id map, the host's number arrives as it is, and is another group in the guest."""
     kfd, render = snapshot.kfd, snapshot.groups.get("render")
     if snapshot.container != "lxc" or kfd is None or render is None:
@@ -222,7 +220,7 @@ def lxc_foreign_group(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Find
     )
 
 
-def memlock(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def memlock(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Registering memory for RDMA needs a limit that engines do not raise."""
     said = line_with(told(snapshot), r"ibv_reg_mr.*(cannot allocate|failed)|RLIMIT_MEMLOCK")
     if not said:
@@ -237,7 +235,7 @@ def memlock(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def seccomp_numa(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def seccomp_numa(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The one call that seccomp's default keeps back is for binding memory to a NUMA node."""
     said = line_with(told(snapshot), r"(set_mempolicy|mbind|get_mempolicy).*not permitted")
     if not said:
@@ -253,7 +251,7 @@ def seccomp_numa(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def hardcoded_gid(text: str) -> Optional[Finding]:
+def hardcoded_gid(text: str) -> Finding | None:
     """A Dockerfile that fixes the number of render or video is right on one host only."""
     for line in text.splitlines():
         found = re.search(r"groupadd\b.*-g(?:id)?[ =]?(\d+).*\b(render|video)\b", line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Tuple
+from typing import TYPE_CHECKING
 
 from builder.host.rules import (
     apptainer,
@@ -23,13 +23,13 @@ from builder.host.rules.facts import HostFacts
 from builder.host.rules.model import SEVERITIES, Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List
+    from collections.abc import Iterator
 
     from builder.host.rules.model import Rule
     from builder.host.snapshot.model import HostSnapshot
 
 # From what must hold first to what only matters once the rest does. The order breaks ties.
-RULES: Tuple[Rule, ...] = (
+RULES: tuple[Rule, ...] = (
     wsl.dxg_missing, wsl.detection_off, wsl.dxg_incomplete, wsl.dxg,
     kernel.secure_boot, kernel.bound_to_vfio, kernel.firmware_missing, kernel.init_failed,
     kernel.module_not_loaded, nodes.kfd_missing_on_host, nodes.nothing_here,
@@ -69,7 +69,7 @@ def diagnose(snapshot: HostSnapshot, facts: HostFacts = HostFacts()) -> Diagnosi
         snapshot: a host, or the inside of a container.
         facts: what is known of the world and of the image.
     """
-    found: List[Finding] = []
+    found: list[Finding] = []
     for rule in RULES:
         found.extend(finding for finding in _said(rule, snapshot, facts) if finding not in found)
     ordered = tuple(_ordered(found))
@@ -84,10 +84,10 @@ def _said(rule: Rule, snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Find
         yield from said
 
 
-def _ordered(found: List[Finding]) -> Iterator[Finding]:
+def _ordered(found: list[Finding]) -> Iterator[Finding]:
     """Yield causes by severity and, right behind each, what follows from it."""
     order = {id(one): n for n, one in enumerate(found)}
-    causes: Dict[str, str] = {}
+    causes: dict[str, str] = {}
     for one in found:
         for code in one.explains:
             if code != one.code and _root(one.code, causes) != code:
@@ -101,12 +101,12 @@ def _ordered(found: List[Finding]) -> Iterator[Finding]:
                 yield replace(one, follows_from=root.code)
 
 
-def _first(root: Finding, roots: List[Finding]) -> bool:
+def _first(root: Finding, roots: list[Finding]) -> bool:
     """Tell whether it is the first with its code: what follows is told once."""
     return next(one for one in roots if one.code == root.code) is root
 
 
-def _root(code: str, causes: Dict[str, str]) -> str:
+def _root(code: str, causes: dict[str, str]) -> str:
     seen = {code}
     while code in causes and causes[code] not in seen:
         code = causes[code]
@@ -114,7 +114,7 @@ def _root(code: str, causes: Dict[str, str]) -> str:
     return code
 
 
-def _verdict(findings: Tuple[Finding, ...]) -> str:
+def _verdict(findings: tuple[Finding, ...]) -> str:
     if any(one.severity == "error" for one in findings):
         return "fail"
     return "incomplete" if any(one.code == "GPU_NOT_FOUND" for one in findings) else "pass"

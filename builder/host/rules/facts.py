@@ -6,10 +6,11 @@ The same value is written as JSON into every image, where no YAML can be read.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from collections.abc import Mapping
+    from typing import Any
 
 SCHEMA = "rocm-torch/host-facts/v1"
 
@@ -31,7 +32,7 @@ class DriverWindow:
     rocm: str
     oldest: str
     newest: str
-    oldest_module: Optional[str] = None
+    oldest_module: str | None = None
     inferred: bool = True
     source: str = ""
 
@@ -49,13 +50,13 @@ class ImageFacts:
     """
 
     reference: str = "image"
-    rocm: Optional[str] = None
-    gfx: Tuple[str, ...] = ()
-    user: Optional[str] = None
-    unpacked_bytes: Optional[int] = None
+    rocm: str | None = None
+    gfx: tuple[str, ...] = ()
+    user: str | None = None
+    unpacked_bytes: int | None = None
 
     @property
-    def uid(self) -> Optional[int]:
+    def uid(self) -> int | None:
         """Return the numeric user; a name other than root is some user that is not root."""
         if self.user is None:
             return None
@@ -74,20 +75,20 @@ class HostFacts:
         image: the image that is to run, or that this is.
     """
 
-    products: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
-    windows: Tuple[DriverWindow, ...] = ()
-    supported: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
-    image: Optional[ImageFacts] = None
+    products: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    windows: tuple[DriverWindow, ...] = ()
+    supported: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    image: ImageFacts | None = None
 
-    def window(self, rocm: str) -> Optional[DriverWindow]:
+    def window(self, rocm: str) -> DriverWindow | None:
         """Return the window of the series that a release belongs to."""
         series = ".".join(rocm.split(".")[:2])
         return next((one for one in self.windows if one.rocm == series), None)
 
-    def product(self, gfx: Optional[str]) -> str:
+    def product(self, gfx: str | None) -> str:
         """Return the target with the products that it is, as far as known."""
         names = self.products.get(gfx or "", ())
-        return "%s (%s)" % (gfx, ", ".join(names)) if names else str(gfx)
+        return "{} ({})".format(gfx, ", ".join(names)) if names else str(gfx)
 
 
 def facts_to_document(facts: HostFacts) -> dict[str, Any]:

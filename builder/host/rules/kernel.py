@@ -16,8 +16,6 @@ from builder.host.rules.ask import (
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
@@ -27,7 +25,7 @@ _REJECTED = r"required key not available|key was rejected by service|module veri
 _MOK = {"ubuntu": "/var/lib/shim-signed/mok/MOK.der"}
 
 
-def module_not_loaded(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def module_not_loaded(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A card on the bus, or a saved state that says nothing of the bus, and no driver."""
     if not on_host(snapshot) or snapshot.modules is None or "amdgpu" in snapshot.modules:
         return None
@@ -44,7 +42,7 @@ def module_not_loaded(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Find
     )
 
 
-def secure_boot(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def secure_boot(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Only a module that DKMS built is rejected, and not silently."""
     if not on_host(snapshot) or snapshot.secure_boot is not True:
         return None
@@ -68,7 +66,7 @@ def secure_boot(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def bound_to_vfio(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def bound_to_vfio(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A card that was given to a virtual machine is not the host's."""
     bound = [line for line in snapshot.pci_gpus or () if line.endswith("vfio-pci")]
     if not bound:
@@ -85,7 +83,7 @@ def bound_to_vfio(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def firmware_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def firmware_missing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Without its firmware, the driver does not start the GPU."""
     said = kernel_lines(
         snapshot, r"amdgpu.*(failed to load firmware|firmware.*failed with error -2)"
@@ -104,7 +102,7 @@ def firmware_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findi
     )
 
 
-def init_failed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def init_failed(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The driver says itself that it gave up."""
     said = kernel_lines(
         snapshot, r"fatal error during GPU init|amdgpu.*probe.*failed with error|kfd.*skipped"
@@ -122,8 +120,8 @@ def init_failed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def topology_empty(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
-    """kfd without a GPU behind it: the node is made even when no GPU came up."""
+def topology_empty(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
+    """Kfd without a GPU behind it: the node is made even when no GPU came up."""
     if not snapshot.kfd or snapshot.kfd_gpu_nodes != 0 or snapshot.gpus:
         return None
     return Finding(
@@ -138,7 +136,7 @@ def topology_empty(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def gpu_reset(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def gpu_reset(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """After a hang, what ran before fails in odd ways."""
     said = kernel_lines(snapshot, r"amdgpu.*(ring .* timeout|GPU reset|HW hang|hang detected)")
     if not said:
@@ -153,7 +151,7 @@ def gpu_reset(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def page_fault(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def page_fault(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A fault in the GPU's memory is a program's mistake far more often than the driver's."""
     said = kernel_lines(snapshot, r"amdgpu.*page fault")
     if not said:
@@ -169,7 +167,7 @@ def page_fault(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def memory_errors(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def memory_errors(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """What RAS counts as not correctable is hardware."""
     said = kernel_lines(snapshot, r"amdgpu.*[1-9][0-9]* uncorrectable")
     if not said:
@@ -184,7 +182,7 @@ def memory_errors(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def kernel_too_old(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kernel_too_old(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """ROCm itself says that the kernel's interface is too old."""
     said = line_with(told(snapshot), r"incompatible kernel and userspace|upgrade amdgpu")
     if not said:
@@ -206,7 +204,7 @@ def kernel_too_old(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def driver_outside_window(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def driver_outside_window(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Outside of the tested window is untested, not broken; the window warns and never rejects."""
     image, module = facts.image, version_of(snapshot.amdgpu_version or "")
     window = facts.window(image.rocm) if image and image.rocm else None
@@ -226,7 +224,7 @@ def driver_outside_window(snapshot: HostSnapshot, facts: HostFacts) -> Optional[
     )
 
 
-def in_tree_driver(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def in_tree_driver(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The kernel's own driver has no release number to compare with AMD's table."""
     image = facts.image
     if snapshot.amdgpu_version or not image or not image.rocm or not snapshot.kfd:
@@ -245,7 +243,7 @@ def in_tree_driver(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def wrong_machine(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def wrong_machine(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """ROCm's user space exists for one architecture."""
     if snapshot.machine in ("", "x86_64", "AMD64"):
         return None
@@ -258,7 +256,7 @@ def wrong_machine(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def other_vendor(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def other_vendor(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """An NVIDIA driver beside it does no harm, and taking it away breaks a working card."""
     modules = snapshot.modules or ()
     if "nvidia" not in modules or not has_gpu_sign(snapshot):
@@ -273,7 +271,7 @@ def other_vendor(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def old_radeon(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def old_radeon(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Cards of the older driver have no compute."""
     bound = [line for line in snapshot.pci_gpus or () if re.search(r"\bradeon$", line)]
     if not bound:

@@ -9,12 +9,12 @@ https://github.com/mcmonkeyprojects/SwarmUI/issues/565.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, Sequence
+    from collections.abc import Iterator, Sequence
 
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import Gpu, HostSnapshot
@@ -33,17 +33,17 @@ class Layer(NamedTuple):
 
     name: str
     value: str
-    left: Tuple[int, ...]
+    left: tuple[int, ...]
 
 
-def compose(snapshot: HostSnapshot) -> Tuple[Layer, ...]:
+def compose(snapshot: HostSnapshot) -> tuple[Layer, ...]:
     """Apply the masks one after the other and return what each leaves.
 
     Empty values leave everything: releases differ in what they make of them, and a rule of its
     own says so.
     """
-    left: Tuple[int, ...] = tuple(range(count(snapshot)))
-    layers: List[Layer] = []
+    left: tuple[int, ...] = tuple(range(count(snapshot)))
+    layers: list[Layer] = []
     for name in _applied(snapshot):
         value = snapshot.environment[name]
         left = tuple(_kept(value, left, snapshot.gpus))
@@ -56,7 +56,7 @@ def count(snapshot: HostSnapshot) -> int:
     return max(len(snapshot.gpus), snapshot.kfd_gpu_nodes or 0)
 
 
-def effective(snapshot: HostSnapshot) -> Tuple[int, ...]:
+def effective(snapshot: HostSnapshot) -> tuple[int, ...]:
     """Return the indices that are left after all masks."""
     layers = compose(snapshot)
     return layers[-1].left if layers else tuple(range(count(snapshot)))
@@ -82,7 +82,7 @@ def _kept(value: str, left: Sequence[int], gpus: Sequence[Gpu]) -> Iterator[int]
         yield found
 
 
-def _position(word: str, left: Sequence[int], gpus: Sequence[Gpu]) -> Optional[int]:
+def _position(word: str, left: Sequence[int], gpus: Sequence[Gpu]) -> int | None:
     if word.isdecimal():
         return left[int(word)] if int(word) < len(left) else None
     uuids = {(gpu.uuid or "").lower(): gpu.index for gpu in gpus if gpu.uuid}
@@ -90,7 +90,7 @@ def _position(word: str, left: Sequence[int], gpus: Sequence[Gpu]) -> Optional[i
     return index if index in left else None
 
 
-def mask_empty(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def mask_empty(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Nothing is left after all masks."""
     layers = compose(snapshot)
     if not layers or not count(snapshot) or layers[-1].left:
@@ -166,7 +166,7 @@ def mask_out_of_range(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Find
             )
 
 
-def masks_both(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def masks_both(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Two layers can be right and are read wrongly by the next person."""
     layers = compose(snapshot)
     if len(layers) < 2 or not layers[-1].left:
@@ -183,7 +183,7 @@ def masks_both(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def hip_cuda_differ(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def hip_cuda_differ(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The two have one meaning on AMD; with different values only one of them is meant."""
     given = snapshot.environment
     if not given.get(HIP) or not given.get(CUDA) or given[HIP] == given[CUDA]:
@@ -229,7 +229,7 @@ def uuid_for_hip(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]:
             )
 
 
-def toolkit_variable(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def toolkit_variable(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """AMD_VISIBLE_DEVICES is read by a runtime before the container starts, by nothing inside."""
     value = snapshot.environment.get("AMD_VISIBLE_DEVICES")
     if value is None or snapshot.kfd or snapshot.is_wsl or snapshot.container is None:
@@ -245,7 +245,7 @@ def toolkit_variable(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findi
     )
 
 
-def _set_masks(snapshot: HostSnapshot) -> Iterator[Tuple[str, str]]:
+def _set_masks(snapshot: HostSnapshot) -> Iterator[tuple[str, str]]:
     for name in MASKS:
         value = snapshot.environment.get(name)
         if value:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Tuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterable, Optional, Union
+    from collections.abc import Callable, Iterable
+    from typing import Any, Union
 
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
@@ -37,10 +38,10 @@ class Finding:
     code: str
     severity: str
     summary: str
-    evidence: Tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
     fix: str = ""
     source: str = ""
-    explains: Tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
     follows_from: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -67,10 +68,10 @@ class Diagnosis:
     """
 
     verdict: str
-    findings: Tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
-    def cause(self) -> Optional[Finding]:
+    def cause(self) -> Finding | None:
         """Return the finding to begin with: the first error, or else the first of all."""
         return self.findings[0] if self.findings else None
 

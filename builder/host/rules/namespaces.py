@@ -11,8 +11,6 @@ from builder.host.rules.ask import accesses, is_lxc, lost_groups
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
@@ -22,7 +20,7 @@ _FOLLOWS = (
 )  # fmt: skip
 
 
-def group_dropped(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def group_dropped(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Nodes of nobody, and numbers that are mapped: the group of the host was dropped."""
     if not lost_groups(snapshot) or is_lxc(snapshot):
         return None
@@ -47,7 +45,7 @@ def group_dropped(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def rootless_needs_crun(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def rootless_needs_crun(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """keep-groups is an annotation that crun knows and runc does not."""
     engine = snapshot.engine
     if engine is None or engine.kind != "podman" or not engine.rootless:
@@ -65,7 +63,7 @@ def rootless_needs_crun(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fi
     )
 
 
-def rootless_docker(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def rootless_docker(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Rootless Docker has no keep-groups: only nodes that all may open work there."""
     engine = snapshot.engine
     if engine is None or engine.kind != "docker" or not engine.rootless or snapshot.container:
@@ -84,7 +82,7 @@ def rootless_docker(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findin
     )
 
 
-def userns_remap(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def userns_remap(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """With remapping on, the groups that are added are other groups on the host."""
     engine = snapshot.engine
     if engine is None or engine.kind != "docker" or engine.rootless or snapshot.container:

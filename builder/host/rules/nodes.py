@@ -26,8 +26,6 @@ from builder.host.rules.ask import (
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional, Tuple
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
@@ -39,7 +37,7 @@ _FOLLOWS_CLOSED = (
 )  # fmt: skip
 
 
-def kfd_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_missing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Inside a container, a node that is not here was not passed in: the host's fix is another."""
     if snapshot.kfd or snapshot.is_wsl or snapshot.container is None or snapshot.dxg:
         return None
@@ -65,7 +63,7 @@ def kfd_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def kfd_missing_on_host(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_missing_on_host(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The driver is loaded and made no compute device."""
     if snapshot.kfd or not on_host(snapshot) or "amdgpu" not in (snapshot.modules or ()):
         return None
@@ -81,7 +79,7 @@ def kfd_missing_on_host(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fi
     )
 
 
-def render_nodes_none(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def render_nodes_none(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Compute needs a render node beside kfd: memory is allocated there."""
     if not snapshot.kfd or snapshot.render_nodes or snapshot.container is None:
         return None
@@ -101,7 +99,7 @@ def render_nodes_none(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Find
     )
 
 
-def render_node_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def render_node_missing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """KFD's topology lists every GPU of the machine, whichever nodes are passed in."""
     there = {node.render_minor for node in snapshot.render_nodes}
     missing = [gpu for gpu in snapshot.gpus if gpu.render_minor and gpu.render_minor not in there]
@@ -120,7 +118,7 @@ def render_node_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fi
     )
 
 
-def kfd_permission(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_permission(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The number of the group decides, and it is the owner of the node on this host."""
     if not _plain_denial(snapshot) or _not_active(snapshot) or rootful_engine(snapshot):
         return None
@@ -140,7 +138,7 @@ def kfd_permission(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def kfd_permission_told(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_permission_told(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Without a look at the node, rocminfo's message says as much."""
     said = line_with(told(snapshot), r"/dev/kfd.*permission denied")
     if not said or snapshot.kfd:
@@ -157,7 +155,7 @@ def kfd_permission_told(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fi
     )
 
 
-def kfd_owned_by_root(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_owned_by_root(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A node of root:root is what is made without AMD's udev rule; joining group 0 is no fix."""
     kfd = snapshot.kfd
     if not _plain_denial(snapshot) or rootful_engine(snapshot) or kfd is None or kfd.gid:
@@ -180,7 +178,7 @@ def kfd_owned_by_root(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Find
     )
 
 
-def render_permission(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def render_permission(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Each node is judged on its own: kfd may be open and a render node closed."""
     if not _plain_denial(snapshot) or _not_active(snapshot) or rootful_engine(snapshot):
         return None
@@ -199,7 +197,7 @@ def render_permission(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Find
     )
 
 
-def group_not_active(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def group_not_active(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The user database has the group and the process does not: it is older than the change."""
     gids = _not_active(snapshot)
     if not gids or not _plain_denial(snapshot):
@@ -220,7 +218,7 @@ def group_not_active(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findi
     )
 
 
-def caller_cannot_open(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def caller_cannot_open(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A rootful engine opens nodes as root: what the caller may do decides nothing."""
     if not rootful_engine(snapshot) or not denied(snapshot) or allowed_though_denied(snapshot):
         return None
@@ -247,7 +245,7 @@ def caller_cannot_open(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fin
     )
 
 
-def node_groups_differ(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def node_groups_differ(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """One group is not enough where kfd and the render nodes have different ones."""
     gids = {node.gid for node in snapshot.compute_nodes if node.mode & 0o006 != 0o006}
     if len(gids) < 2 or snapshot.uid == 0 or lost_groups(snapshot):
@@ -262,7 +260,7 @@ def node_groups_differ(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fin
     )
 
 
-def node_group_unnamed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def node_group_unnamed(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Names are looked up inside the image: the number of the host has another name there."""
     kfd = snapshot.kfd
     if kfd is None or snapshot.container not in ENGINES_IN or kfd.gid in (0, NOBODY):
@@ -280,7 +278,7 @@ def node_group_unnamed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fin
     )
 
 
-def nothing_here(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def nothing_here(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A host without any sign of an AMD GPU cannot be judged, and does not pass either."""
     if snapshot.container or snapshot.is_wsl or has_gpu_sign(snapshot):
         return None
@@ -306,7 +304,7 @@ def _plain_denial(snapshot: HostSnapshot) -> bool:
     return bool(denied(snapshot)) and not (lost_groups(snapshot) or allowed_though_denied(snapshot))
 
 
-def _not_active(snapshot: HostSnapshot) -> Tuple[int, ...]:
+def _not_active(snapshot: HostSnapshot) -> tuple[int, ...]:
     """Return groups that would open each denied node and that only the database knows of."""
     known = set(snapshot.db_groups or ())
     closed = [one.node for one in denied(snapshot)]
@@ -315,7 +313,7 @@ def _not_active(snapshot: HostSnapshot) -> Tuple[int, ...]:
     return tuple(sorted({node.gid for node in closed} - set(snapshot.process_groups)))
 
 
-def _gids(snapshot: HostSnapshot) -> Tuple[int, ...]:
+def _gids(snapshot: HostSnapshot) -> tuple[int, ...]:
     return tuple(sorted({one.node.gid for one in denied(snapshot) if one.node.gid}))
 
 

@@ -18,8 +18,6 @@ from builder.host.rules.ask import (
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
@@ -33,11 +31,11 @@ _FOLLOWS = (
 _KNOWN = ("EACCES", "EPERM", "EINVAL", "ENOMEM", "ENXIO", "ENODEV", "ENOENT")
 
 
-def _kfd_errno(snapshot: HostSnapshot) -> Optional[str]:
+def _kfd_errno(snapshot: HostSnapshot) -> str | None:
     return snapshot.kfd.open_errno if snapshot.kfd else None
 
 
-def kfd_einval(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_einval(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The driver itself refuses: this is no matter of groups and modes."""
     if _kfd_errno(snapshot) != "EINVAL":
         return None
@@ -59,7 +57,7 @@ def kfd_einval(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def kfd_enomem(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_enomem(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The kernel could not set up its side of the process; the errno alone gives no cause."""
     if _kfd_errno(snapshot) != "ENOMEM":
         return None
@@ -79,7 +77,7 @@ def kfd_enomem(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def kfd_eperm(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_eperm(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """EPERM on a node whose mode allows is the devices cgroup: the engine did not add the device."""
     if _kfd_errno(snapshot) != "EPERM" or lost_groups(snapshot):
         return None
@@ -105,7 +103,7 @@ def kfd_eperm(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def kfd_enxio(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_enxio(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A node without a driver behind its number: left over, or made by hand."""
     if _kfd_errno(snapshot) not in ("ENXIO", "ENODEV"):
         return None
@@ -123,7 +121,7 @@ def kfd_enxio(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def kfd_enoent(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_enoent(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """It was there when it was looked at and not when it was opened."""
     if _kfd_errno(snapshot) != "ENOENT":
         return None
@@ -139,7 +137,7 @@ def kfd_enoent(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def kfd_other(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def kfd_other(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """An errno without a story is reported as it is."""
     error = _kfd_errno(snapshot)
     if not error or error in _KNOWN:
@@ -155,7 +153,7 @@ def kfd_other(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def render_refused(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def render_refused(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A render node that the driver refuses, with kfd open, is one GPU in trouble."""
     refused = [
         one
@@ -175,7 +173,7 @@ def render_refused(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def selinux_denied(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def selinux_denied(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Owner and mode allow and the kernel denies: with SELinux enforcing, that is its policy."""
     closed = allowed_though_denied(snapshot)
     if not closed or snapshot.selinux != "Enforcing" or lost_groups(snapshot):
@@ -197,7 +195,7 @@ def selinux_denied(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def policy_denied(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def policy_denied(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The same without SELinux: another policy, most often AppArmor's."""
     closed = allowed_though_denied(snapshot)
     if not closed or snapshot.selinux == "Enforcing" or lost_groups(snapshot):
@@ -215,7 +213,7 @@ def policy_denied(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def selinux_boolean(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def selinux_boolean(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """On a host with SELinux, the boolean is worth knowing before the first container."""
     if snapshot.container or snapshot.selinux != "Enforcing" or not snapshot.kfd:
         return None
@@ -232,5 +230,5 @@ def selinux_boolean(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findin
     )
 
 
-def _boolean(value: Optional[bool]) -> str:
+def _boolean(value: bool | None) -> str:
     return {True: "on", False: "off"}.get(value, "not readable from here")  # type: ignore[arg-type]

@@ -8,14 +8,14 @@ docs/gpu.mdx (per-GPU form); https://github.com/ROCm/ROCR-Runtime/issues/354 (em
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from builder.host.rules.ask import served, targets
 from builder.host.rules.masks import effective
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, Sequence
+    from collections.abc import Iterator, Sequence
 
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import Gpu, HostSnapshot
@@ -30,10 +30,10 @@ class Override(NamedTuple):
 
     name: str
     value: str
-    gpus: Tuple[Gpu, ...]
+    gpus: tuple[Gpu, ...]
 
     @property
-    def target(self) -> Optional[str]:
+    def target(self) -> str | None:
         """Return the target that the value names; ``None`` where it is no version."""
         found = _VALUE.fullmatch(self.value.strip())
         if not found:
@@ -64,7 +64,7 @@ def overrides(snapshot: HostSnapshot) -> Iterator[Override]:
         )
 
 
-def family(gfx: str) -> Tuple[str, str]:
+def family(gfx: str) -> tuple[str, str]:
     """Return major and minor of a target: gfx1030 is of 10.3, gfx90a of 9.0."""
     digits = gfx[len("gfx") :]
     return digits[:-2], digits[-2:-1]
@@ -121,7 +121,7 @@ def override_wrong_family(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[
         )
 
 
-def override_mixed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def override_mixed(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """One value for GPUs of different targets is wrong for at least one of them."""
     found = next((one for one in overrides(snapshot) if one.name == NAME), None)
     kinds = sorted({gpu.gfx for gpu in found.gpus if gpu.gfx}) if found else []
@@ -188,7 +188,7 @@ def override_unsafe(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Findin
         )
 
 
-def image_lacks_target(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def image_lacks_target(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Compared before anything is run: the host's targets with the image's label."""
     known = targets(snapshot, facts)
     seen = _visible(snapshot)
@@ -211,7 +211,7 @@ def image_lacks_target(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Fin
     )
 
 
-def igpu_shadows(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def igpu_shadows(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """An integrated GPU without kernels is device 0, and the card beside it stays idle."""
     known, seen = targets(snapshot, facts), _visible(snapshot)
     if not known or len(seen) < 2 or served(seen[0].gfx, known):
@@ -236,7 +236,7 @@ def igpu_shadows(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def igpu_beside(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def igpu_beside(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """With both kinds in reach, index 0 may be either."""
     seen = _visible(snapshot)
     kinds = {gpu.integrated for gpu in seen}
@@ -264,9 +264,9 @@ def _identity(gpu: Gpu) -> str:
     return gpu.uuid if gpu.uuid and re.fullmatch(r"GPU-[0-9a-f]{16}", gpu.uuid) else str(gpu.index)
 
 
-def _visible(snapshot: HostSnapshot) -> Tuple[Gpu, ...]:
+def _visible(snapshot: HostSnapshot) -> tuple[Gpu, ...]:
     left = effective(snapshot)
-    found: List[Gpu] = [gpu for index in left for gpu in snapshot.gpus if gpu.index == index]
+    found: list[Gpu] = [gpu for index in left for gpu in snapshot.gpus if gpu.index == index]
     return tuple(found)
 
 

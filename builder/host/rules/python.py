@@ -9,15 +9,13 @@ from builder.host.rules.ask import line_with, told
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
 _HOST_ROCM = re.compile(r"/opt/rocm[^:]*")
 
 
-def python_path(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def python_path(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Modules of another Python come before the image's."""
     value = snapshot.environment.get("PYTHONPATH")
     if not value or snapshot.container is None:
@@ -33,7 +31,7 @@ def python_path(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def preload(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def preload(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A library that is loaded before all others can replace the runtime."""
     value = snapshot.environment.get("LD_PRELOAD")
     if not value or not re.search(r"hip|hsa|amd|rocm|cuda|stdc\+\+", value):
@@ -48,7 +46,7 @@ def preload(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def library_path(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def library_path(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Wheels bring their ROCm; a path to another one mixes two releases in one process."""
     value = snapshot.environment.get("LD_LIBRARY_PATH", "")
     release = facts.image.rocm if facts.image else None
@@ -68,7 +66,7 @@ def library_path(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def extra_index(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def extra_index(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A second index does not go before the first: the newest version wins, which may be CUDA's."""
     value = snapshot.environment.get("PIP_EXTRA_INDEX_URL", "")
     if "download.pytorch.org/whl" not in value and "/rocm" not in value:
@@ -85,7 +83,7 @@ def extra_index(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def glibcxx(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def glibcxx(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The C++ library of the place where it runs counts; in a container that is the image's."""
     said = line_with(told(snapshot), r"version .?(GLIBC|GLIBCXX)_[0-9.]+.? not found")
     if not said:
@@ -102,7 +100,7 @@ def glibcxx(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def cuda_build(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def cuda_build(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The backend is fixed when torch is built; nothing chooses it at run time."""
     said = line_with(
         told(snapshot), r"found no NVIDIA driver|not compiled with CUDA|libcudart|libcuda\.so"

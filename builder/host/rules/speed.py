@@ -12,8 +12,6 @@ from builder.host.rules.ask import line_with, told
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
@@ -25,7 +23,7 @@ _CACHES = {
 }
 
 
-def power_level(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def power_level(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A level that somebody set once holds the clocks down."""
     low = [g for g in snapshot.gpus if g.performance_level in ("low", "profile_min_sclk")]
     if not low:
@@ -40,7 +38,7 @@ def power_level(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def power_manual(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def power_manual(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Other fixed levels make measurements unlike those of others."""
     fixed = [
         gpu
@@ -58,7 +56,7 @@ def power_manual(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def link_narrow(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def link_narrow(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Half the lanes is half the rate of copies; a riser or slot does that."""
     narrow = [
         gpu
@@ -80,7 +78,7 @@ def link_narrow(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def numa_balancing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def numa_balancing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The kernel moves pages that the GPU has mapped; AMD says to switch it off for Instinct."""
     if not snapshot.numa_balancing or snapshot.container:
         return None
@@ -97,7 +95,7 @@ def numa_balancing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def iommu(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def iommu(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Without pass-through, copies between GPUs go through the IOMMU's tables."""
     words = snapshot.iommu
     if snapshot.container or not words or "iommu=pt" in words or "iommu=off" in words:
@@ -115,7 +113,7 @@ def iommu(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def other_processes(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def other_processes(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Several processes share a GPU, its memory and its time."""
     if not snapshot.kfd_processes:
         return None
@@ -129,7 +127,7 @@ def other_processes(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findin
     )
 
 
-def caches_closed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def caches_closed(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A cache that cannot be written makes each start a first start."""
     closed = {
         name: snapshot.places[name]
@@ -151,7 +149,7 @@ def caches_closed(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def caches_remote(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def caches_remote(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Databases with locks on a network file system are slow, and break with many ranks."""
     remote = {
         name: snapshot.places[name]
@@ -174,7 +172,7 @@ def caches_remote(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def untuned(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def untuned(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The library says itself that it has no tuned kernels for this GPU."""
     said = line_with(
         told(snapshot),
@@ -193,7 +191,7 @@ def untuned(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def little_shared_memory(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def little_shared_memory(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """An integrated GPU with a small carve-out works out of shared memory."""
     small = [g for g in snapshot.gpus if g.integrated and g.vram_mib and g.vram_mib < 1024]
     if not small or len(small) < len(snapshot.gpus):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Tuple
+from typing import TYPE_CHECKING
 
 from builder.host.rules.ask import accesses, line_with, told
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import Optional, Sequence
+    from collections.abc import Sequence
 
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
@@ -18,8 +18,8 @@ _BDF = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECA
 TIMED_OUT = 124  # the status that host_tools records for a program that was ended
 
 
-def no_module_text(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
-    """rocminfo looks for the module in /sys, and says so in a container that hides it too."""
+def no_module_text(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
+    """Rocminfo looks for the module in /sys, and says so in a container that hides it too."""
     said = line_with(told(snapshot), r"ROCk module is NOT loaded")
     if not said:
         return None
@@ -33,7 +33,7 @@ def no_module_text(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def out_of_resources(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def out_of_resources(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The runtime says this for nearly everything that goes wrong at its start."""
     said = line_with(told(snapshot), r"OUT_OF_RESOURCES")
     if not said:
@@ -48,7 +48,7 @@ def out_of_resources(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findi
     )
 
 
-def smi_is_no_proof(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def smi_is_no_proof(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Monitoring reads sysfs and needs no kfd."""
     worked = [
         name
@@ -68,7 +68,7 @@ def smi_is_no_proof(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Findin
     )
 
 
-def rocm_smi_gone(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def rocm_smi_gone(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """rocm-smi ended with ROCm 10.1."""
     old, new = snapshot.tools.get("rocm-smi"), snapshot.tools.get("amd-smi")
     if not new or new.status is None or (old and old.status is not None):
@@ -85,7 +85,7 @@ def rocm_smi_gone(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def tool_hangs(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def tool_hangs(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A tool that does not come back waits in the driver."""
     stuck = [name for name, tool in snapshot.tools.items() if tool.status == TIMED_OUT]
     if not stuck:
@@ -102,7 +102,7 @@ def tool_hangs(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def order_differs(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def order_differs(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """HIP's order and the order of the monitoring tool are two."""
     smi = smi_order(snapshot)
     hip = tuple(gpu.pci.lower() for gpu in snapshot.gpus if gpu.pci)
@@ -120,7 +120,7 @@ def order_differs(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]
     )
 
 
-def smi_order(snapshot: HostSnapshot) -> Tuple[str, ...]:
+def smi_order(snapshot: HostSnapshot) -> tuple[str, ...]:
     """Return the PCI addresses in the order in which amd-smi (or rocm-smi) lists them."""
     for name in ("amd-smi", "rocm-smi"):
         found = dict.fromkeys(one.lower() for one in _BDF.findall(told(snapshot, name)))
@@ -129,7 +129,7 @@ def smi_order(snapshot: HostSnapshot) -> Tuple[str, ...]:
     return ()
 
 
-def hip_index_of(smi_index: int, hip: Sequence[str], smi: Sequence[str]) -> Optional[int]:
+def hip_index_of(smi_index: int, hip: Sequence[str], smi: Sequence[str]) -> int | None:
     """Return HIP's index of the GPU that has this index in the monitoring tool.
 
     Args:
@@ -143,7 +143,7 @@ def hip_index_of(smi_index: int, hip: Sequence[str], smi: Sequence[str]) -> Opti
     return next((n for n, address in enumerate(hip) if address.lower() == wanted), None)
 
 
-def no_kernel_text(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def no_kernel_text(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """What the runtime says where a GPU has no kernels."""
     said = line_with(
         told(snapshot), r"invalid device function|no kernel image|device kernel image is invalid"

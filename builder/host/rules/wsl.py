@@ -11,8 +11,6 @@ from builder.host.rules.ask import version_of
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
-    from typing import List, Optional
-
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
@@ -23,7 +21,7 @@ _CORE = "/usr/lib/wsl/lib/libdxcore.so"
 _AUTOMATIC = (10, 1)  # the release from which ROCr looks for /dev/dxg by itself
 
 
-def dxg(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def dxg(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """What an image needs there, told on the host before it is run."""
     if not snapshot.is_wsl or snapshot.container or not snapshot.dxg:
         return None
@@ -39,12 +37,12 @@ def dxg(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def dxg_incomplete(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def dxg_incomplete(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Inside a container, all parts must be there; exactly the missing ones are named."""
     if not snapshot.is_wsl or not snapshot.container or not snapshot.dxg:
         return None
-    missing: List[str] = []
-    fixes: List[str] = []
+    missing: list[str] = []
+    fixes: list[str] = []
     automatic = facts.image and version_of(facts.image.rocm or "")[:2] >= _AUTOMATIC
     if not snapshot.environment.get(_DETECTION) and not automatic:
         missing.append(f"{_DETECTION}=1 (needed before ROCm 10.1)")
@@ -68,7 +66,7 @@ def dxg_incomplete(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding
     )
 
 
-def dxg_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def dxg_missing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Neither node: Windows' driver is too old, or the container was not given the device."""
     if not snapshot.is_wsl or snapshot.dxg or snapshot.kfd:
         return None
@@ -87,7 +85,7 @@ def dxg_missing(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
     )
 
 
-def detection_off(snapshot: HostSnapshot, facts: HostFacts) -> Optional[Finding]:
+def detection_off(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """The variable can also switch the GPU off."""
     if not snapshot.is_wsl or snapshot.environment.get(_DETECTION) != "0":
         return None
