@@ -36,6 +36,26 @@ def read_gpus(root: Path) -> tuple[tuple[Gpu, ...], int | None]:
     return tuple(gpus), len(gpus)
 
 
+def read_pci_gpus(root: Path) -> tuple[str, ...] | None:
+    """Return AMD's GPUs on the PCI bus with the driver that each is bound to.
+
+    A card that is here and not in the topology has a driver problem; one that is not even here
+    has not. Classes: 03xxxx display, 12xxxx processing accelerators (PCI code and id assignment).
+    """
+    try:
+        devices = sorted((root / "sys/bus/pci/devices").iterdir())
+    except OSError:
+        return None
+    found = []
+    for device in devices:
+        kind = first_line(device / "class") or ""
+        if first_line(device / "vendor") == "0x1002" and kind[:4] in {"0x03", "0x12"}:
+            product = (first_line(device / "device") or "0x0000")[2:]
+            driver = (device / "driver").resolve().name if (device / "driver").exists() else "-"
+            found.append(f"{device.name} 1002:{product} {driver}")
+    return tuple(found)
+
+
 def _by_number(path: Path) -> int:
     return int(path.name)
 
