@@ -65,20 +65,6 @@ def test_a_saved_snapshot_is_read_back_as_it_was(snapshot: HostSnapshot) -> None
     assert from_document(json.loads(text)) == snapshot
 
 
-def test_names_addresses_and_tokens_are_not_saved() -> None:
-    snapshot = HostSnapshot(
-        environment={
-            "PIP_INDEX_URL": "https://alice:pw0rd@pypi.corp.example/simple",
-            "HF_TOKEN": "hf_abcdefghijklmnop",
-            "TMPDIR": "/home/alice/tmp",
-        },
-        dmesg=("amdgpu: aa:bb:cc:dd:ee:ff 192.168.17.4 bob@corp.example ghp_0123456789abcdef",),
-    )
-    text = json.dumps(to_document(snapshot))
-    for private in ("alice", "pw0rd", "hf_abc", "192.168", "aa:bb", "bob@", "ghp_0"):
-        assert private not in text
-
-
 @pytest.mark.parametrize(
     ("document", "told"),
     [
