@@ -20,8 +20,8 @@ _LOCAL_HEAPS = ("1", "2")  # frame buffer, public and private
 # From Linux 6.6 on such a GPU is a node of its own without cores, so cores alone do not tell.
 # Source: LLVM, "User Guide for AMDGPU Backend", table of processors.
 _APU = frozenset(
-    "gfx902 gfx909 gfx90c gfx1013 gfx1033 gfx1035 gfx1036 gfx1103 gfx1150 gfx1151 gfx1152 "
-    "gfx1153".split()
+    {"gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036"}
+    | {"gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"}
 )
 _EITHER = frozenset({"gfx942"})
 

@@ -137,8 +137,7 @@ class HostSnapshot:
         engines: container engines found, the one in use first.
         nodes: every node of the GPU path: kfd first, then render nodes, cards, dxg.
         gpus: GPUs that the kernel knows.
-        kfd_gpu_nodes: number of GPU nodes in the KFD topology, with those that may not be read;
-            ``None`` where there is no KFD.
+        kfd_gpu_nodes: number of GPU nodes in the KFD topology; ``None`` where there is no KFD.
         kfd_processes: processes that use the GPU now.
         modules: loaded kernel modules that concern the GPU.
         module_parameters: their parameters, ``amdgpu.gpu_recovery``.
