@@ -130,6 +130,9 @@ def run(words: list[str]) -> int:
         _tell_stopped(words, getattr(stopped, "__notes__", ()))
         return stopped.exit_code
     except RocmTorchError as error:
+        from builder.pipeline.causes import explained
+
+        error = explained(error)
         tell(error, as_json="--json" in words)
         return error.exit_code
     except _CallError as error:

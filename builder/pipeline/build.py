@@ -15,6 +15,7 @@ from builder.errors import CouldNotError, RocmTorchError
 from builder.matrix.site import WHEEL_FAMILIES, setting
 from builder.oci import Digest, Reference
 from builder.pipeline.assets import stage
+from builder.pipeline.causes import explained
 from builder.pipeline.lent import lent
 from builder.plan.bake import Places, bake_file, target, target_name
 from builder.plan.inputs import AssetFile, Inputs
@@ -56,7 +57,8 @@ def build(
         builder: name of a buildx builder.
 
     Raises:
-        CouldNotError: ``BUILD_FAILED`` with the end of the log, or a tool is missing.
+        CouldNotError: ``BUILD_FAILED`` with the end of the log, after the causes that the log
+            shows; or a tool is missing.
     """
     cell, tools, workspace = job.cell, session.tools, session.workspace
     record = session.built(cell)
@@ -84,7 +86,8 @@ def build(
                 ),
             )
         except CouldNotError as error:
-            raise _with_setting(session, job, error) from error
+            failure = explained(_with_setting(session, job, error), log)
+            raise failure from error
         reference = f"{session.matrix.image}:{cell.id}"
         Layout(workspace.layout).adopt(Layout(export), digest, reference=reference)
         record = BuildRecord(

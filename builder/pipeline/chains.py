@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from builder.errors import RocmTorchError
+from builder.pipeline.causes import explained
 from builder.pipeline.scheduler import Board, Needs, Slots, Turn
 from builder.report.progress import Event
 
@@ -164,6 +165,6 @@ class _Run:
         if end.error is None:
             self._done += 1
         elif isinstance(end.error, RocmTorchError):
-            self._failed(chain.cell, step, end.error)
+            self._failed(chain.cell, step, explained(end.error))
         else:
             raise end.error

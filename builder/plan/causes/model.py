@@ -25,7 +25,6 @@ class Output:
         pip_args: arguments of the pip call, where the log is one of pip.
         requirements: names that the user's requirements ask for.
         installed: versions by name that the base image had before.
-        distro: name of the distribution, as in the matrix.
         versions: versions by name of what spoke (docker, requests, ...), for the message.
         exported: whether an image came out all the same.
     """
@@ -35,7 +34,6 @@ class Output:
     pip_args: str = ""
     requirements: tuple[str, ...] = ()
     installed: Mapping[str, str] = field(default_factory=dict)
-    distro: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     exported: bool = False
 

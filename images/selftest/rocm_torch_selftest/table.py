@@ -71,6 +71,27 @@ CHECKS = (
         needs_torch=False,
     ),
     Check(
+        "distributions",
+        SMOKE,
+        "distributions:run",
+        "no installed package replaces or contradicts the ROCm build of torch",
+        needs_torch=False,
+    ),
+    Check(
+        "numpy",
+        SMOKE,
+        "numpy_exchange:run",
+        "tensors and NumPy arrays are exchanged without a warning",
+        limit_s=120,
+    ),
+    Check(
+        "clean-environment",
+        SMOKE,
+        "clean_environment:run",
+        "torch imports without the image's environment variables",
+        limit_s=120,
+    ),
+    Check(
         "user-and-caches",
         SMOKE,
         "user_and_caches:run",

@@ -84,9 +84,20 @@ def _python_headers(context: Context) -> str:
     return str(header)
 
 
-def _module(name: str) -> Probe:
+# A torchvision that was built for another torch can import and have none of its operators.
+_USE_TORCHVISION = (
+    "import torch; "
+    "kept = torchvision.ops.nms(torch.tensor([[0., 0., 2., 2.], [0., 0., 2., 2.]]), "
+    "torch.tensor([1., .5]), .5); "
+    "assert kept.tolist() == [0], kept; "
+)
+
+
+def _module(name: str, use: str = "") -> Probe:
+    """Import a module in a fresh process, and use it where ``use`` says how."""
+
     def probe(_: Context) -> str:
-        code = f"import {name}; print({name}.__version__)"
+        code = f"import {name}; {use}print({name}.__version__)"
         said = run_program([sys.executable, "-c", code], limit_s=60)
         if said.status != 0:
             raise CheckFailedError(f"import {name} fails: {said.last_line}")
@@ -108,6 +119,6 @@ PROBES: Mapping[str, Probe] = {
     "hipify-perl": _program("hipify-perl"),
     "rocprof": _program("rocprof", "rocprofv2", "rocprofv3"),
     "clinfo": _program_that_runs("clinfo", "--version"),
-    "torchvision": _module("torchvision"),
+    "torchvision": _module("torchvision", _USE_TORCHVISION),
     "torchaudio": _module("torchaudio"),
 }
