@@ -126,6 +126,8 @@ class _Bringer:
 def _staged_wheels(session: Session, files: list[tuple[LockedWheel, Path]]) -> Path:
     text = requirements(wheel for wheel, _ in files)
     folder = session.workspace.state / "stage" / f"wheels-{Digest.of(text.encode()).hex[:16]}"
+    if folder.is_dir():
+        return folder
     with _appearing(folder) as building:
         for wheel, path in files:
             link_or_copy(path, building / wheel.file)
@@ -135,6 +137,8 @@ def _staged_wheels(session: Session, files: list[tuple[LockedWheel, Path]]) -> P
 
 def _staged_tools(session: Session) -> Path:
     folder = session.workspace.state / "stage" / f"tools-uv-{uv_version()}"
+    if folder.is_dir():
+        return folder
     with _appearing(folder) as building:
         target = building / "uv"
         link_or_copy(program(), target)
@@ -144,13 +148,12 @@ def _staged_tools(session: Session) -> Path:
 
 @contextmanager
 def _appearing(folder: Path) -> Iterator[Path]:
-    """Give a folder to fill that gets its name in one step; what is there already stays."""
+    """Give a folder to fill that gets its name in one step, unless another run was faster."""
     building = folder.with_name(f"{folder.name}.{os.getpid()}.{threading.get_ident()}")
-    building.mkdir(parents=True)
+    building.mkdir(parents=True, exist_ok=True)
     try:
         yield building
-        if not folder.is_dir():
-            building.rename(folder)
+        building.rename(folder)
     except OSError:
         if not folder.is_dir():
             raise
