@@ -11,6 +11,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,6 +162,7 @@ def program() -> Path:
         ) from error
 
 
+@cache
 def uv_version() -> str:
     """Return the version of the package ``uv``."""
     return version("uv")

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -15,7 +16,6 @@ from builder.errors import CouldNotError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from builder.engines.fetching import Fetcher
     from builder.oci import Digest
@@ -123,8 +123,9 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def link_or_copy(source: Path, target: Path) -> None:
+def link_or_copy(source: str | Path, target: str | Path) -> None:
     """Let ``target`` have the content of ``source``, without a copy where both are on one disk."""
+    source, target = Path(source), Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     with contextlib.suppress(OSError):

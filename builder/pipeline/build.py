@@ -137,7 +137,7 @@ def _places(session: Session, job: Job, export: Path) -> Places:
     workspace = session.workspace
     return Places(
         context=stage(workspace, "context", _plain(job.context)),
-        assets=tuple(
+        assets=(
             *((name, stage(workspace, name, files)) for name, files in session.assets.items()),
             *wheel_contexts(session, job),
         ),

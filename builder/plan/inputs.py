@@ -64,7 +64,9 @@ class Inputs:
 
         ``programs`` are the versions of those that a build is lent, by name.
         """
-        parts = {f"context/{name}": Digest.of(content) for name, content in context.items()}
+        parts: dict[str, str] = {
+            f"context/{name}": Digest.of(content) for name, content in context.items()
+        }
         parts |= folders
         parts |= {f"program/{name}": text for name, text in (programs or {}).items()}
         lock = locked.deciding()
