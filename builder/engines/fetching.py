@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import httpx
 
 from builder.engines.registry import Patience, is_loopback, retry_after
+from builder.engines.registry.problems import told_wait
 from builder.errors import CouldNotError, Problem
 
 if TYPE_CHECKING:
@@ -115,8 +116,7 @@ def refuse(response: httpx.Response) -> NoReturn:
     response.close()
     status, where = response.status_code, plain(str(response.request.url))
     if status == 429:
-        wait = response.headers.get("retry-after")
-        told = f"the server says to wait {wait} s" if wait else "wait some minutes"
+        told = told_wait(response.headers.get("retry-after"))
         raise CouldNotError(
             Problem(
                 code="RATE_LIMIT",

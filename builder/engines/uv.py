@@ -78,11 +78,7 @@ class ResolvedWheel:
 
 
 class UnresolvableError(CouldNotError):
-    """uv found no set of wheels; ``said`` is its reason."""
-
-    def __init__(self, problem: Problem, said: str) -> None:
-        super().__init__(problem)
-        self.said = said
+    """uv found no set of wheels."""
 
 
 class Uv:
@@ -132,7 +128,8 @@ class Uv:
             )
         )
         if done.returncode:
-            said = " ".join(done.tail(40).split())
+            # Its hints are about options that we do not offer.
+            said = " ".join(done.tail(40).partition("hint:")[0].split())
             raise UnresolvableError(
                 Problem(
                     code="WHEELS_NOT_FOUND",
@@ -140,8 +137,7 @@ class Uv:
                     f"{', '.join(requirements)}",
                     where=str(sources.folder or sources.index),
                     why=said[:1500],
-                ),
-                said,
+                )
             )
         return read_pylock(done.stdout, python)
 
