@@ -18,6 +18,7 @@ from builder.cli import (
     candidate_commands,
     ci_commands,
     explain_commands,
+    lint_command,
     matrix_commands,
     prune_command,
     registry_commands,
@@ -54,6 +55,7 @@ prune_command.register(app)
 verify_command.register(app)
 bench_commands.register(app)
 ci_commands.register(app)
+lint_command.register(app)
 candidate_commands.register(app)
 
 
