@@ -23,6 +23,7 @@ from builder.cli import (
     prune_command,
     registry_commands,
     verify_command,
+    why_command,
 )
 from builder.cli.common import Globals, find_project
 from builder.cli.signals import Interrupts, StoppedError
@@ -56,6 +57,7 @@ verify_command.register(app)
 bench_commands.register(app)
 ci_commands.register(app)
 lint_command.register(app)
+why_command.register(app)
 candidate_commands.register(app)
 
 

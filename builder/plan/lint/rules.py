@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.errors import Problem
+from builder.facts.upstream_tag import read_upstream_tag
 from builder.plan.lint.model import Finding
 from builder.plan.lint.shell import commands, has_pipe, pip_call
 from builder.plan.lint.torch import check_pip, extra_index_of_environment
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _PIPEFAIL = re.compile(r"pipefail")
 _DRIVER = re.compile(r"(?:[a-z0-9]+-dkms|linux-(?:headers|modules|image)[^\s;]*)")
+_AMD_IMAGE = re.compile(r"(?:^|/)rocm/pytorch:")
 _HOST = "a container uses the kernel of the host, and the driver is installed there"
 
 
@@ -149,21 +151,23 @@ def check_from(one: Instruction, where: str, stages: frozenset[str]) -> Iterator
         return
     tag = name.rpartition("/")[2].partition(":")[2] or "latest"
     if tag == "latest" or tag.startswith("latest"):
-        yield Finding(floating_base(name, where), "warning")
+        yield Finding(_floating_base(name, where), "warning")
+    elif _AMD_IMAGE.search(name) and read_upstream_tag(tag).kind == "without-torch":
+        yield Finding(
+            Problem(
+                code="BASE_WITHOUT_TORCH",
+                what=f"{name} has no torch in it",
+                where=where,
+                why="tags of rocm/pytorch without a `_pytorch` part are bases to build torch on",
+                fix="take a tag with `_pytorch_release_` and a version",
+            )
+        )
 
 
-def floating_base(name: str, where: str | None, found: str | None = None) -> Problem:
-    """Return what is wrong with a base that is no fixed image.
-
-    Args:
-        name: as it was written.
-        where: file and line.
-        found: version of ROCm that the tag has today, where it is known.
-    """
-    today = f"; today it is ROCm {found}" if found else ""
+def _floating_base(name: str, where: str) -> Problem:
     return Problem(
         code="FLOATING_BASE",
-        what=f"the base {name} is a tag that moves (latest){today}",
+        what=f"the base {name} is a tag that moves (latest)",
         where=where,
         why="it was seen to stay on an older ROCm after newer images were there, and to be broken",
         fix="name an exact tag, with its digest; `rocm-torch lock` records it",
