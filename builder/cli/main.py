@@ -18,11 +18,13 @@ from builder.cli import (
     candidate_commands,
     ci_commands,
     explain_commands,
+    lint_command,
     matrix_commands,
     prune_command,
     registry_commands,
     sif_commands,
     verify_command,
+    why_command,
 )
 from builder.cli.common import Globals, find_project
 from builder.cli.signals import Interrupts, StoppedError
@@ -56,6 +58,8 @@ prune_command.register(app)
 verify_command.register(app)
 bench_commands.register(app)
 ci_commands.register(app)
+lint_command.register(app)
+why_command.register(app)
 candidate_commands.register(app)
 
 

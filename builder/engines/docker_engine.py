@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from builder.oci import Digest
 
 _CALL_SECONDS = 600
+# An engine says nothing while it unpacks or packs layers, for many minutes where they are large.
+_SILENT_SECONDS = 3600
 _STORE_LINE = '{"features": {"containerd-snapshotter": true}}'
 _logger = logging.getLogger(__name__)
 
@@ -79,6 +81,12 @@ class DockerEngine:
     def _client(self) -> docker.DockerClient:
         with _told("connect to the container engine"):
             return docker.from_env(timeout=_CALL_SECONDS)
+
+    @cached_property
+    def _patient(self) -> docker.DockerClient:
+        """The client for calls in which the engine works without a word."""
+        with _told("connect to the container engine"):
+            return docker.from_env(timeout=_SILENT_SECONDS)
 
     def info(self) -> EngineInfo:
         """Ask the engine what it is.
@@ -154,7 +162,7 @@ class DockerEngine:
             CouldNotError: ``LOAD_FAILED``.
         """
         with _told(f"load {name}"):
-            api: Any = self._client.api  # the call streams; its type stub knows files only
+            api: Any = self._patient.api  # the call streams; its type stub knows files only
             for message in api.load_image(archive):
                 if "error" in message:
                     raise CouldNotError(
@@ -177,7 +185,7 @@ class DockerEngine:
             CouldNotError: ``PULL_FAILED``, or the engine could not be asked.
         """
         with _told(f"fetch {name}@{digest}"):
-            found = self._client.images.pull(name, tag=digest).id
+            found = self._patient.images.pull(name, tag=digest).id
         if found != digest:
             raise CouldNotError(
                 Problem(
@@ -244,6 +252,9 @@ class DockerEngine:
         try:
             return int(container.wait(timeout=spec.timeout)["StatusCode"])
         except (ReadTimeout, EngineConnectionError) as error:
+            ended = _ended(container)
+            if ended is not None:
+                return ended
             tail = container.logs(tail=10).decode(errors="replace")
             container.kill()
             raise CouldNotError(
@@ -283,6 +294,13 @@ class DockerEngine:
         """Remove a volume; nothing happens where it is not there."""
         with _told(f"remove volume {name}"), contextlib.suppress(NotFound):
             self._client.volumes.get(name).remove()
+
+
+def _ended(container: Container) -> int | None:
+    """Return the status of a container that has ended; a call that broke says nothing about it."""
+    container.reload()
+    state = container.attrs["State"]
+    return int(state["ExitCode"]) if state["Status"] == "exited" else None
 
 
 @contextlib.contextmanager

@@ -127,11 +127,12 @@ def image_labels(registry: Registry, repository: str, digest: Digest) -> dict[st
 
 
 def check_tags(registry: Registry, repository: str, digest: Digest, tags: Sequence[str]) -> None:
-    """Read tags back; ``CouldNotError`` (``TAG_NOT_SET``) where one names something else."""
+    """Read tags back; ``CouldNotError`` (``TAG_NOT_SET``) with each that names something else."""
+    problems = []
     for tag in tags:
         found = registry.head(repository, tag)
         if found is None or found.digest != digest:
-            raise CouldNotError(
+            problems.append(
                 Problem(
                     code="TAG_NOT_SET",
                     what=f"{tag} names {found.digest if found else 'nothing'} after it was set",
@@ -140,6 +141,8 @@ def check_tags(registry: Registry, repository: str, digest: Digest, tags: Sequen
                     fix="run the same command again when no other run publishes",
                 )
             )
+    if problems:
+        raise CouldNotError(problems)
 
 
 def _check_dated(

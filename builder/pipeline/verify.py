@@ -27,6 +27,7 @@ from builder.report.verification import (
     Check,
     check_children,
     check_kinds,
+    check_platforms,
     check_report,
     check_sbom,
     check_tag,
@@ -79,9 +80,10 @@ def verify(
         missing = Check("image", "missing", f"{registry.host} has no {repository}:{name}")
         return Verification(str(reference), None, (missing,))
     _, raw = registry.get_manifest(repository, head.digest)
-    dangling = check_children(_missing_children(registry, repository, raw))
-    if dangling:
-        return Verification(str(reference), head.digest, tuple(dangling))
+    wrong = check_children(_missing_children(registry, repository, raw))
+    wrong += check_platforms(json.loads(raw).get("manifests", ()))
+    if wrong:
+        return Verification(str(reference), head.digest, tuple(wrong))
     try:
         manifest = parse_manifest(raw, str(reference))
     except RefusedError as error:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from builder.engines.layers import Installed
 
+# BuildKit, docs/attestations/attestation-storage.md.
+_REFERENCE_TYPE = "vnd.docker.reference.type"
+_REFERENCE_DIGEST = "vnd.docker.reference.digest"
+_ATTESTATION = "attestation-manifest"
 State = Literal["ok", "lie", "missing"]
 _NAMES = {SPDX_JSON: "SPDX", CYCLONEDX_JSON: "CycloneDX", TEST_REPORT: "test report"}
 _SHOWN = 8
@@ -54,6 +58,29 @@ def check_children(missing: Iterable[str]) -> list[Check]:
         Check("index", "missing", f"it lists {child}, which is not there", "DANGLING_INDEX")
         for child in missing
     ]
+
+
+def check_platforms(children: Iterable[Mapping[str, Any]]) -> list[Check]:
+    """Judge the entries of an index: each is for a platform, or attests to one that is there.
+
+    BuildKit keeps provenance and SBOM as entries of the platform ``unknown/unknown``, and says so
+    in an annotation; without that it is an image for nothing.
+    """
+    entries = list(children)
+    digests = {str(entry.get("digest")) for entry in entries}
+    checks = []
+    for entry in entries:
+        platform, notes = entry.get("platform") or {}, entry.get("annotations") or {}
+        unknown = "unknown" in (platform.get("os"), platform.get("architecture"))
+        if notes.get(_REFERENCE_TYPE) == _ATTESTATION:
+            about = str(notes.get(_REFERENCE_DIGEST))
+            if about not in digests:
+                what = f"{entry.get('digest')} attests to {about}, which it does not list"
+                checks.append(Check("index", "lie", what, "ATTESTATION_OF_NOTHING"))
+        elif unknown:
+            what = f"{entry.get('digest')} is for the platform unknown/unknown and attests nothing"
+            checks.append(Check("index", "lie", what, "UNKNOWN_PLATFORM_NOT_ATTESTATION"))
+    return checks
 
 
 def check_sbom(
