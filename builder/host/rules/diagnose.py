@@ -20,6 +20,7 @@ from builder.host.rules import (
     tools,
     wsl,
 )
+from builder.host.rules.ask import ASKED, told
 from builder.host.rules.facts import HostFacts
 from builder.host.rules.model import SEVERITIES, Diagnosis, Finding
 
@@ -74,7 +75,7 @@ def diagnose(snapshot: HostSnapshot, facts: HostFacts = HostFacts()) -> Diagnosi
     found: list[Finding] = []
     for rule in RULES:
         found.extend(finding for finding in _said(rule, snapshot, facts) if finding not in found)
-    ordered = tuple(_ordered(found))
+    ordered = tuple(_ordered(found, told(snapshot, ASKED)))
     return Diagnosis(_verdict(ordered), ordered)
 
 
@@ -86,7 +87,7 @@ def _said(rule: Rule, snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Find
         yield from said
 
 
-def _ordered(found: list[Finding]) -> Iterator[Finding]:
+def _ordered(found: list[Finding], asked: str) -> Iterator[Finding]:
     """Yield causes by severity and, right behind each, what follows from it."""
     order = {id(one): n for n, one in enumerate(found)}
     causes: dict[str, str] = {}
@@ -95,12 +96,23 @@ def _ordered(found: list[Finding]) -> Iterator[Finding]:
             if code != one.code and _root(one.code, causes) != code:
                 causes.setdefault(code, one.code)
     roots = [one for one in found if one.code not in causes]
-    roots.sort(key=lambda one: (SEVERITIES.index(one.severity), order[id(one)]))
+    roots.sort(
+        key=lambda one: (
+            SEVERITIES.index(one.severity),
+            not _answers(one, asked),
+            order[id(one)],
+        )
+    )
     for root in roots:
         yield root
         for one in found:
             if one.code in causes and _root(one.code, causes) == root.code and _first(root, roots):
                 yield replace(one, follows_from=root.code)
+
+
+def _answers(one: Finding, asked: str) -> bool:
+    """Tell whether its evidence is the message that somebody asked about."""
+    return any(line in asked for line in one.evidence)
 
 
 def _first(root: Finding, roots: list[Finding]) -> bool:
