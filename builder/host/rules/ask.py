@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from builder.host.snapshot.model import DeviceNode, HostSnapshot
 
 NOBODY = 65534  # /proc/sys/kernel/overflowuid and overflowgid: what is not mapped shows as this
+ASKED = "error"  # name among the tools' outputs of a message that somebody asks about
 ENGINES_IN = ("docker", "podman", "kubernetes")
 
 

@@ -14,11 +14,13 @@ from builder.host.rules import (
     nodes,
     opening,
     overrides,
+    presence,
     python,
     speed,
     tools,
     wsl,
 )
+from builder.host.rules.ask import ASKED, told
 from builder.host.rules.facts import HostFacts
 from builder.host.rules.model import SEVERITIES, Diagnosis, Finding
 
@@ -32,14 +34,15 @@ if TYPE_CHECKING:
 RULES: tuple[Rule, ...] = (
     wsl.dxg_missing, wsl.detection_off, wsl.dxg_incomplete, wsl.dxg,
     kernel.secure_boot, kernel.bound_to_vfio, kernel.firmware_missing, kernel.init_failed,
-    kernel.module_not_loaded, nodes.kfd_missing_on_host, nodes.nothing_here,
-    containers.docker_desktop, nodes.kfd_missing, masks.toolkit_variable,
+    kernel.module_not_loaded, presence.kfd_missing_on_host, presence.nothing_here,
+    containers.docker_desktop, presence.kfd_missing, masks.toolkit_variable,
     namespaces.group_dropped, containers.lxc_unmapped, opening.selinux_denied,
     opening.policy_denied, nodes.group_not_active, nodes.kfd_owned_by_root, nodes.kfd_permission,
     nodes.kfd_permission_told, nodes.render_permission, opening.kfd_eperm, opening.kfd_einval,
     opening.kfd_enomem, opening.kfd_enxio, opening.kfd_enoent, opening.kfd_other,
-    opening.render_refused, kernel.topology_empty, kernel.kernel_too_old, nodes.render_nodes_none,
-    containers.group_by_name, containers.device_not_found, nodes.render_node_missing,
+    opening.render_refused, kernel.topology_empty, kernel.kernel_too_old,
+    presence.render_nodes_none,
+    containers.group_by_name, containers.device_not_found, presence.render_node_missing,
     masks.mask_pci, masks.mask_word, masks.mask_empty, overrides.override_empty,
     overrides.override_malformed, overrides.override_wrong_family, overrides.override_mixed,
     overrides.image_lacks_target, overrides.igpu_shadows, apptainer.host_libraries,
@@ -72,7 +75,7 @@ def diagnose(snapshot: HostSnapshot, facts: HostFacts = HostFacts()) -> Diagnosi
     found: list[Finding] = []
     for rule in RULES:
         found.extend(finding for finding in _said(rule, snapshot, facts) if finding not in found)
-    ordered = tuple(_ordered(found))
+    ordered = tuple(_ordered(found, told(snapshot, ASKED)))
     return Diagnosis(_verdict(ordered), ordered)
 
 
@@ -84,7 +87,7 @@ def _said(rule: Rule, snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Find
         yield from said
 
 
-def _ordered(found: list[Finding]) -> Iterator[Finding]:
+def _ordered(found: list[Finding], asked: str) -> Iterator[Finding]:
     """Yield causes by severity and, right behind each, what follows from it."""
     order = {id(one): n for n, one in enumerate(found)}
     causes: dict[str, str] = {}
@@ -93,12 +96,23 @@ def _ordered(found: list[Finding]) -> Iterator[Finding]:
             if code != one.code and _root(one.code, causes) != code:
                 causes.setdefault(code, one.code)
     roots = [one for one in found if one.code not in causes]
-    roots.sort(key=lambda one: (SEVERITIES.index(one.severity), order[id(one)]))
+    roots.sort(
+        key=lambda one: (
+            SEVERITIES.index(one.severity),
+            not _answers(one, asked),
+            order[id(one)],
+        )
+    )
     for root in roots:
         yield root
         for one in found:
             if one.code in causes and _root(one.code, causes) == root.code and _first(root, roots):
                 yield replace(one, follows_from=root.code)
+
+
+def _answers(one: Finding, asked: str) -> bool:
+    """Tell whether its evidence is the message that somebody asked about."""
+    return any(line in asked for line in one.evidence)
 
 
 def _first(root: Finding, roots: list[Finding]) -> bool:

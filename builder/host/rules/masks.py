@@ -136,7 +136,7 @@ def mask_pci(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]:
 
 
 def mask_word(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]:
-    """ "all" belongs to the container toolkit and to CDI, not to these variables."""
+    """Words such as all belong to the container toolkit and to CDI, not to these variables."""
     for name, value in _set_masks(snapshot):
         if value.strip().lower() in _NONE_OF_IT:
             yield Finding(

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from builder.host.rules.facts import HostFacts
     from builder.host.snapshot.model import HostSnapshot
 
-    Said = Union[None, "Finding", Iterable["Finding"]]
-    Rule = Callable[[HostSnapshot, HostFacts], Said]
+    Rule = Callable[
+        [HostSnapshot, HostFacts], Union["Finding", Iterable["Finding"], None]  # noqa: UP007
+    ]
 
 # Worst first.
 SEVERITIES = ("error", "warning", "info")

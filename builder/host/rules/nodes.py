@@ -1,7 +1,4 @@
-"""Rules about device nodes: whether they are here, who may open them, what opening them said.
-
-Each errno is a story of its own. Sources: open(2); Linux, drivers/gpu/drm/amd/amdkfd/kfd_chardev.c.
-"""
+"""Rules about device nodes: who may open them."""
 
 from __future__ import annotations
 
@@ -15,11 +12,9 @@ from builder.host.rules.ask import (
     allowed_by_mode,
     allowed_though_denied,
     denied,
-    has_gpu_sign,
     is_lxc,
     line_with,
     lost_groups,
-    on_host,
     rootful_engine,
     told,
 )
@@ -30,92 +25,10 @@ if TYPE_CHECKING:
     from builder.host.snapshot.model import HostSnapshot
 
 _AMD = "https://rocm.docs.amd.com/projects/install-on-linux: running ROCm in Docker; prerequisites"
-_FOLLOWS_NO_KFD = ("ROCMINFO_NO_MODULE", "RENDER_NODES_NONE", "GPU_NOT_FOUND", "SMI_IS_NO_PROOF")
 _FOLLOWS_CLOSED = (
     "RENDER_PERMISSION", "ROCMINFO_NO_MODULE", "SMI_IS_NO_PROOF", "OUT_OF_RESOURCES",
     "NODE_GROUPS_DIFFER", "NODE_GROUP_UNNAMED",
 )  # fmt: skip
-
-
-def kfd_missing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
-    """Inside a container, a node that is not here was not passed in: the host's fix is another."""
-    if snapshot.kfd or snapshot.is_wsl or snapshot.container is None or snapshot.dxg:
-        return None
-    kind = snapshot.container
-    fix = {
-        "apptainer": "apptainer exec --rocm IMAGE.sif COMMAND, or"
-        " apptainer exec --containall --bind /dev/kfd,/dev/dri IMAGE.sif COMMAND",
-        "kubernetes": "resources: {limits: {amd.com/gpu: 1}} in the container, with AMD's device"
-        " plugin on the node",
-        "podman": "podman run --device=/dev/kfd --device=/dev/dri/renderD128 ...",
-    }.get(kind, "docker run --device=/dev/kfd --device=/dev/dri --group-add GID_OF_THE_NODE ...")
-    if is_lxc(snapshot):
-        fix = "in the container's configuration on the host: dev0: /dev/kfd,gid=GID_IN_CONTAINER"
-    return Finding(
-        code="KFD_MISSING",
-        severity="error",
-        summary=f"/dev/kfd was not passed in to this {kind} container: nothing here can compute on"
-        " a GPU, whatever its driver does.",
-        evidence=("/dev/kfd: not there", *line_with(told(snapshot), "module is NOT loaded")),
-        fix=fix,
-        source=_AMD,
-        explains=_FOLLOWS_NO_KFD,
-    )
-
-
-def kfd_missing_on_host(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
-    """The driver is loaded and made no compute device."""
-    if snapshot.kfd or not on_host(snapshot) or "amdgpu" not in (snapshot.modules or ()):
-        return None
-    return Finding(
-        code="KFD_NOT_MADE",
-        severity="error",
-        summary="The amdgpu module is loaded and /dev/kfd does not exist: the driver gave up on the"
-        " GPU, or was built without compute (CONFIG_HSA_AMD).",
-        evidence=("amdgpu: loaded", "/dev/kfd: not there", *snapshot.dmesg[-2:]),
-        fix="sudo dmesg | grep -iE 'amdgpu|kfd'",
-        source="Linux, drivers/gpu/drm/amd/amdkfd/Kconfig",
-        explains=_FOLLOWS_NO_KFD,
-    )
-
-
-def render_nodes_none(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
-    """Compute needs a render node beside kfd: memory is allocated there."""
-    if not snapshot.kfd or snapshot.render_nodes or snapshot.container is None:
-        return None
-    if snapshot.kfd_gpu_nodes is None and not snapshot.gpus:
-        return None  # a saved state that speaks of kfd only says nothing of the others
-    fix = "--device=/dev/dri"
-    if snapshot.container == "apptainer":
-        fix = "apptainer exec --bind /dev/kfd,/dev/dri IMAGE.sif COMMAND"
-    return Finding(
-        code="RENDER_NODES_NONE",
-        severity="error",
-        summary="/dev/kfd is here and no /dev/dri/renderD* is: only half of the GPU was passed in.",
-        evidence=(f"GPUs in the topology: {snapshot.kfd_gpu_nodes}", "/dev/dri/renderD*: none"),
-        fix=fix,
-        source=_AMD,
-        explains=("RENDER_NODE_MISSING",),
-    )
-
-
-def render_node_missing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
-    """KFD's topology lists every GPU of the machine, whichever nodes are passed in."""
-    there = {node.render_minor for node in snapshot.render_nodes}
-    missing = [gpu for gpu in snapshot.gpus if gpu.render_minor and gpu.render_minor not in there]
-    if not snapshot.kfd or not there or not missing:
-        return None
-    names = ", ".join(f"/dev/dri/renderD{gpu.render_minor}" for gpu in missing)
-    seen = [str(gpu.index) for gpu in snapshot.gpus if gpu.render_minor in there]
-    return Finding(
-        code="RENDER_NODE_MISSING",
-        severity="warning",
-        summary=f"The topology has GPUs whose render node is not here: {names}. Some releases fail"
-        " on such agents; the whole /dev/dri with a mask does not.",
-        evidence=tuple(f"node {gpu.node}: {gpu.gfx}, renderD{gpu.render_minor}" for gpu in missing),
-        fix=f"--device=/dev/dri -e ROCR_VISIBLE_DEVICES={','.join(seen)}" if seen else "",
-        source="Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (drm_render_minor)",
-    )
 
 
 def kfd_permission(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
@@ -212,7 +125,7 @@ def group_not_active(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None
             f"this process: {_listed(snapshot.process_groups)}",
             *(one.line for one in denied(snapshot)),
         ),
-        fix=f"newgrp {_name(snapshot, gids[0])}, or log out and in; restart a service that needs it",
+        fix=f"newgrp {_name(snapshot, gids[0])}, or log out and in; restart a service",
         source="newgrp(1), initgroups(3)",
         explains=(*_FOLLOWS_CLOSED, "CALLER_CANNOT_OPEN"),
     )
@@ -276,27 +189,6 @@ def node_group_unnamed(snapshot: HostSnapshot, facts: HostFacts) -> Finding | No
         evidence=(f"/dev/kfd: group {kfd.gid}", f"/etc/group: render is {render}"),
         source="https://github.com/docker/cli/issues/4714",
     )
-
-
-def nothing_here(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
-    """A host without any sign of an AMD GPU cannot be judged, and does not pass either."""
-    if snapshot.container or snapshot.is_wsl or has_gpu_sign(snapshot):
-        return None
-    if snapshot.pci_gpus is None and not _speaks_of_host(snapshot):
-        return None  # a saved state about something else
-    return Finding(
-        code="GPU_NOT_FOUND",
-        severity="warning",
-        summary="No AMD GPU is found on this host: none on the PCI bus, no amdgpu module, no"
-        " /dev/kfd. There is nothing to judge; CPU images run here.",
-        evidence=("/sys/bus/pci/devices: no display device of vendor 1002", "/dev/kfd: not there"),
-        fix="lspci -d 1002:",
-        source="Linux, drivers/gpu/drm/amd",
-    )
-
-
-def _speaks_of_host(snapshot: HostSnapshot) -> bool:
-    return bool(snapshot.kernel) and not (snapshot.environment or snapshot.places)
 
 
 def _plain_denial(snapshot: HostSnapshot) -> bool:

@@ -47,7 +47,7 @@ def kfd_einval(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
         evidence=(
             *(one.line for one in accesses(snapshot)),
             f"GPU nodes in the topology: {snapshot.kfd_gpu_nodes}",
-            f"kernel {snapshot.kernel or 'not known'}, amdgpu {snapshot.amdgpu_version or 'in-tree'}",
+            f"kernel {snapshot.kernel or '?'}, amdgpu {snapshot.amdgpu_version or 'in-tree'}",
             *(f"device rule: {rule}" for rule in (snapshot.cgroup_devices or ())[:4]),
             *kernel_lines(snapshot, _LOG),
         ),
@@ -78,7 +78,7 @@ def kfd_enomem(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
 
 
 def kfd_eperm(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
-    """EPERM on a node whose mode allows is the devices cgroup: the engine did not add the device."""
+    """EPERM on a node whose mode allows is the devices cgroup: the device was not added."""
     if _kfd_errno(snapshot) != "EPERM" or lost_groups(snapshot):
         return None
     fix = "--device=/dev/kfd --device=/dev/dri (a bind mount of /dev adds no device rule)"
