@@ -67,7 +67,9 @@ def unknown_names(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]
                 summary=f"{name} is not a known name: nothing reads it. APPTAINER_TMPDIR is the one"
                 " that says where images are unpacked.",
                 evidence=(f"{name}={value}",),
-                fix=f"export APPTAINER_TMPDIR={value or '/var/tmp'}",
+                fix=f"unset {name}"
+                if "APPTAINER_TMPDIR" in snapshot.environment
+                else f"export APPTAINER_TMPDIR={_target(snapshot)}",
                 source="Apptainer user guide, build environment",
             )
 
@@ -85,7 +87,6 @@ def tmp_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     if place.free_bytes >= need and place.filesystem not in _MEMORY:
         return None
     kind = f" ({place.filesystem}: memory)" if place.filesystem in _MEMORY else ""
-    target = given.get("SINGULARITY_TEMPDIR") or given.get("APPTAINER_TEMPDIR") or "/var/tmp"
     return Finding(
         code="SIF_TMP_TOO_SMALL",
         severity="error",
@@ -93,9 +94,15 @@ def tmp_too_small(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
         f" image of {size / _GIB:.0f} GiB needs {need / _GIB:.0f} GiB there: the cache folder is"
         " another place. Set APPTAINER_TMPDIR to a disk.",
         evidence=(f"{place.path}: {place.free_bytes} bytes free, {place.filesystem or '?'}",),
-        fix=f"export APPTAINER_TMPDIR={target}",
+        fix=f"export APPTAINER_TMPDIR={_target(snapshot)}",
         source="Apptainer user guide, build environment",
     )
+
+
+def _target(snapshot: HostSnapshot) -> str:
+    """Return where to unpack: what a misspelt name asked for, else the usual place on a disk."""
+    given = snapshot.environment
+    return given.get("APPTAINER_TEMPDIR") or given.get("SINGULARITY_TEMPDIR") or "/var/tmp"
 
 
 def _converts(snapshot: HostSnapshot) -> bool:

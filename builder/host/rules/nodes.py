@@ -54,7 +54,7 @@ def kfd_permission(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
 def kfd_permission_told(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """Without a look at the node, rocminfo's message says as much."""
     said = line_with(told(snapshot), r"/dev/kfd.*permission denied")
-    if not said or snapshot.kfd:
+    if not said or snapshot.kfd or lost_groups(snapshot):
         return None
     return Finding(
         code="KFD_PERMISSION",
@@ -62,7 +62,9 @@ def kfd_permission_told(snapshot: HostSnapshot, facts: HostFacts) -> Finding | N
         summary=f"/dev/kfd is present but not openable by uid {snapshot.uid}. That a monitoring"
         " tool lists the card proves nothing: it reads sysfs and needs no /dev/kfd.",
         evidence=said,
-        fix='docker run --group-add "$(stat -c %g /dev/kfd)" ...',
+        fix="on the host: id; ls -l /dev/kfd"
+        if snapshot.container == "apptainer" or is_lxc(snapshot)
+        else 'docker run --group-add "$(stat -c %g /dev/kfd)" ...',
         source="https://github.com/ROCm/ROCm-docker/issues/114",
         explains=_FOLLOWS_CLOSED,
     )
@@ -133,7 +135,7 @@ def group_not_active(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None
 
 def caller_cannot_open(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """A rootful engine opens nodes as root: what the caller may do decides nothing."""
-    if not rootful_engine(snapshot) or not denied(snapshot) or allowed_though_denied(snapshot):
+    if not rootful_engine(snapshot) or not _plain_denial(snapshot):
         return None
     user = facts.image.uid if facts.image else None
     gids = _gids(snapshot)
@@ -221,6 +223,8 @@ def _group_fix(snapshot: HostSnapshot) -> str:
         return f"{where}: sudo usermod -aG {names} USER, then log in again"
     if snapshot.container:
         return flags
+    if snapshot.engine and snapshot.engine.rootless:
+        flags = "--group-add keep-groups"
     names = ",".join(_name(snapshot, gid) for gid in gids)
     return f"sudo usermod -aG {names} USER, then log in again; for a container: {flags}"
 

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from builder.host.rules.ask import served, targets
-from builder.host.rules.masks import effective
+from builder.host.rules.masks import MASKS, effective
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
@@ -230,7 +230,9 @@ def igpu_shadows(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
             f" {'has kernels' if served(gpu.gfx, known) else 'no kernels'}"
             for gpu in seen
         ),
-        fix=f"export ROCR_VISIBLE_DEVICES={_identity(best)}",
+        fix=""
+        if any(name in snapshot.environment for name in MASKS)
+        else f"export ROCR_VISIBLE_DEVICES={_identity(best)}",
         source="https://github.com/ROCm/TheRock/issues/3392",
         explains=("IMAGE_LACKS_TARGET",),
     )
@@ -243,7 +245,7 @@ def igpu_beside(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     if not {True, False} <= kinds and not (True in kinds and len(seen) > 1):
         return None
     cards: Sequence[Gpu] = [gpu for gpu in seen if not gpu.integrated]
-    if not cards:
+    if not cards or any(snapshot.environment.get(name) is not None for name in MASKS):
         return None
     return Finding(
         code="INTEGRATED_GPU_BESIDE",

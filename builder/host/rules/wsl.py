@@ -25,6 +25,7 @@ def dxg(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     """What an image needs there, told on the host before it is run."""
     if not snapshot.is_wsl or snapshot.container or not snapshot.dxg:
         return None
+    detection = "" if _DETECTION in snapshot.environment else f" -e {_DETECTION}=1"
     return Finding(
         code="WSL_DXG",
         severity="warning",
@@ -32,7 +33,7 @@ def dxg(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
         " libdxcore.so and an image that has librocdxg. There is no compute node of Linux here, and"
         " no Linux driver to install; it is not DirectML either.",
         evidence=(f"kernel: {snapshot.kernel}", "/dev/dxg: there"),
-        fix=f"docker run --device=/dev/dxg -v {_CORE}:{_CORE}:ro -e {_DETECTION}=1 IMAGE",
+        fix=f"docker run --device=/dev/dxg -v {_CORE}:{_CORE}:ro{detection} IMAGE",
         source=_SOURCE,
     )
 
