@@ -17,6 +17,7 @@ from builder.cli import (
     build_commands,
     candidate_commands,
     ci_commands,
+    doctor_command,
     explain_commands,
     lint_command,
     matrix_commands,
@@ -61,6 +62,7 @@ ci_commands.register(app)
 lint_command.register(app)
 why_command.register(app)
 candidate_commands.register(app)
+doctor_command.register(app)
 
 
 def _version(wanted: bool) -> None:
