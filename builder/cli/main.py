@@ -21,6 +21,7 @@ from builder.cli import (
     matrix_commands,
     prune_command,
     registry_commands,
+    run_command,
     verify_command,
 )
 from builder.cli.common import Globals, find_project
@@ -55,6 +56,7 @@ verify_command.register(app)
 bench_commands.register(app)
 ci_commands.register(app)
 candidate_commands.register(app)
+run_command.register(app)
 
 
 def _version(wanted: bool) -> None:

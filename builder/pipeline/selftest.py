@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.engines.docker_engine import DockerEngine, RunSpec
+from builder.engines.docker_engine import DockerEngine
 from builder.engines.layout import Layout
 from builder.errors import CouldNotError, Problem
-from builder.host.access import device_access
-from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, Reference, canonical_json
+from builder.pipeline.this_host import plan_test, see_host, spec_of
 from builder.report.progress import Event, timed
 from builder.report.records import TestRecord, atomic_write
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.engines.docker_engine import RunResult
-    from builder.host.access import DeviceAccess
     from builder.host.snapshot import HostSnapshot
     from builder.pipeline.candidate import Candidate
     from builder.pipeline.session import Session
@@ -62,9 +60,9 @@ def run_selftest(
         labels = _labels(session, built)
         engine.remove_leftovers(f"{key}={value}" for key, value in labels.items())
         load(session, engine, built)
-        snapshot = read_snapshot(device_root)
+        snapshot = see_host(device_root, tools.runner, ("docker",))
         started = tools.now()
-        document = _run(session, engine, built, level, device_access(snapshot))
+        document = _run(session, engine, built, level, snapshot)
         report = {
             "schema": REPORT_SCHEMA,
             "image": {"ref": session.matrix.image, "digest": built.digest, "cell": cell},
@@ -145,18 +143,13 @@ def told(document: dict[str, Any]) -> str:
 
 
 def _run(
-    session: Session, engine: DockerEngine, built: BuildRecord, level: str, access: DeviceAccess
+    session: Session, engine: DockerEngine, built: BuildRecord, level: str, snapshot: HostSnapshot
 ) -> dict[str, Any]:
-    result = engine.run(
-        RunSpec(
-            image=built.digest,
-            command=("rocm-torch-selftest", "--level", level, "--json"),
-            timeout=LEVEL_SECONDS[level],
-            devices=access.devices,
-            groups=access.groups,
-            labels=tuple(_labels(session, built).items()),
-        )
-    )
+    command = ("rocm-torch-selftest", "--level", level, "--json")
+    plan = plan_test(snapshot, built.digest, command)
+    for note in plan.notes:
+        session.tools.progress.say(built.cell, f"test-{level}", f"{note.code}: {note.what}")
+    result = engine.run(spec_of(plan, LEVEL_SECONDS[level], _labels(session, built).items()))
     session.tools.go_on()  # a container that was ended for that says nothing that counts
     _write_log(session, built, level, result)
     try:

@@ -113,13 +113,14 @@ def access_notes(
     """Yield what the caller should know about who may open the nodes."""
     if not nodes:
         return
+    inside = request.target in _IN_ENGINE
     yield from _engine_notes(engine, request)
-    if _selinux_refuses(snapshot):
+    if _selinux_refuses(snapshot) and request.target in (*_IN_ENGINE, "kubernetes"):
         yield Problem(
             code="SELINUX_DEVICES",
             what="SELinux keeps containers from device nodes: container_use_devices is off",
-            why="label=disable lifts it for this one container",
-            fix=f"{_SETSEBOOL}, then print the line again",
+            why="label=disable lifts it for this one container" if inside else None,
+            fix=f"{_SETSEBOOL}; then print it again",
         )
     closed = [node for node in nodes if node.gid not in (*snapshot.process_groups, _UNMAPPED)]
     closed = [node for node in closed if node.mode & 0o006 != 0o006 and node.uid != snapshot.uid]
@@ -133,7 +134,7 @@ def access_notes(
             " the container has no groups but those of its caller",
             fix=f"an administrator adds you to the group with number {gids}; then log in again",
         )
-    elif any(node.open_errno == "EACCES" or node.gid == 0 for node in closed):
+    elif inside and any(node.open_errno == "EACCES" or node.gid == 0 for node in closed):
         yield Problem(
             code="CALLER_CANNOT_OPEN",
             what=f"user {snapshot.uid}, the caller, cannot open {_paths(closed)}; a container"

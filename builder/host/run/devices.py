@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # The first Docker that reads CDI specifications without a switch in its configuration. Source:
 # release notes of Docker Engine 28.3.0. Podman reads them since 4.1.
 _CDI_SINCE = {"docker": (28, 3), "podman": (4, 1)}
+_CDI_TARGETS = ("docker", "podman", "compose", "devcontainer")
 _DRI = "/dev/dri"
+_KFD = "/dev/kfd"
 _KFD_WHY = "the compute device: HIP opens it for reading and writing"
 
 
@@ -29,14 +31,26 @@ def cdi_devices(
     Not for a choice of GPUs: a specification counts by its generator's order, and the choice is
     by KFD's.
     """
-    readers = ("docker", "podman", "compose", "devcontainer")
-    if request.target not in readers or request.gpus is not None:
+    if request.target not in _CDI_TARGETS or request.gpus is not None:
         return ()
     if not snapshot.cdi_specs or snapshot.cdi_stale is not False or not _reads_cdi(engine):
         return ()
     where = ", ".join(snapshot.cdi_specs)
     why = f"{where} names AMD's GPUs and is newer than the nodes"
     return (Setting("device", f"{CDI_NAME}=all", why),)
+
+
+def cdi_notes(snapshot: HostSnapshot, request: RunRequest) -> tuple[Problem, ...]:
+    """Return that a specification is there and no longer says what the host has."""
+    if request.target not in _CDI_TARGETS or not snapshot.cdi_stale or not snapshot.cdi_specs:
+        return ()
+    problem = Problem(
+        code="CDI_STALE",
+        what="the CDI specification is older than the device nodes, so the nodes are passed",
+        where=snapshot.cdi_specs[-1],
+        fix="sudo amd-ctk cdi generate",
+    )
+    return (problem,)
 
 
 def _reads_cdi(engine: Engine | None) -> bool:
@@ -139,6 +153,14 @@ def dxg_devices(snapshot: HostSnapshot) -> tuple[Device, ...]:
         return ()
     why = "the GPU of WSL 2: its kernel has no /dev/kfd"
     return (Device(node.source or node.path, node.path, why),)
+
+
+def elsewhere_devices() -> tuple[Device, ...]:
+    """Return the devices of a node that is not this host: a job starts where the GPUs are."""
+    return (
+        Device(_KFD, _KFD, _KFD_WHY),
+        Device(_DRI, _DRI, "all render nodes of the node that the job runs on"),
+    )
 
 
 def no_gpu(snapshot: HostSnapshot) -> Problem:

@@ -135,6 +135,7 @@ class RunPlan:
         environment: variables.
         gpu_count: how many GPUs it gets; ``None`` where the topology is not known.
         uid: number of the caller on the host.
+        relabel: SELinux looks at folders of the host that are mounted.
         notes: what the caller should know: what is not as it should be, and what to do.
     """
 
@@ -148,6 +149,7 @@ class RunPlan:
     environment: tuple[Setting, ...] = ()
     gpu_count: int | None = None
     uid: int = 0
+    relabel: bool = False
     notes: tuple[Problem, ...] = ()
 
     @property

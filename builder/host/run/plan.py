@@ -8,8 +8,10 @@ from builder.errors import BadCallError, Problem
 from builder.host.run.access import access_notes, planned_groups, security_settings
 from builder.host.run.devices import (
     cdi_devices,
+    cdi_notes,
     chosen_nodes,
     dxg_devices,
+    elsewhere_devices,
     node_devices,
     topology_notes,
 )
@@ -32,7 +34,7 @@ _WSL = "/usr/lib/wsl"
 _DXCORE = f"{_WSL}/lib/libdxcore.so"
 _DXG_LIBRARY = "/opt/rocm/lib/librocdxg.so"
 _INFINIBAND = "/dev/infiniband"
-_NO_FOLDER_OF_OURS = "caches are lost with the container"
+_LOST = "caches are lost with the container"
 
 
 def plan_run(snapshot: HostSnapshot, request: RunRequest) -> RunPlan:
@@ -46,30 +48,36 @@ def plan_run(snapshot: HostSnapshot, request: RunRequest) -> RunPlan:
     wsl = snapshot.is_wsl or (snapshot.dxg is not None and snapshot.kfd is None)
     nodes = () if wsl else chosen_nodes(snapshot, request.gpus)
     whole = wsl or (snapshot.kfd is not None and bool(snapshot.render_nodes))
-    cdi = cdi_devices(snapshot, engine, request) if nodes else ()
+    cdi = cdi_devices(snapshot, engine, request) if nodes and whole else ()
     devices: tuple[Device, ...] = ()
     if wsl:
         devices = dxg_devices(snapshot)
-    elif not cdi and whole:
+    elif whole and not cdi:
         devices = node_devices(nodes, request, one_by_one=request.target == "podman")
+    elif request.target == "slurm":
+        devices = elsewhere_devices()
     groups, keep = planned_groups(snapshot, engine, request, nodes if cdi or devices else ())
     cache, cache_notes = _cache(snapshot, request)
+    settings = (*_settings(request), *security_settings(snapshot, engine, request))
     return RunPlan(
         request=request,
         cdi=cdi,
         devices=(*devices, *_rdma_devices(snapshot, request)),
         groups=groups,
         keep_groups=keep,
-        settings=(*_settings(request), *security_settings(snapshot, engine, request)),
+        settings=settings,
         mounts=(*(_wsl_mounts(snapshot) if wsl and devices else ()), *cache),
         environment=tuple(_environment(snapshot, request, wsl=wsl and bool(devices))),
         gpu_count=_count(snapshot, request),
         uid=snapshot.uid,
+        relabel=snapshot.selinux == "Enforcing" and "security-opt" not in _names(settings),
         notes=(
             *topology_notes(snapshot, request.gpus),
+            *cdi_notes(snapshot, request),
             *access_notes(snapshot, engine, request, nodes),
             *_wsl_notes(snapshot, request, wsl=wsl),
             *cache_notes,
+            *_target_notes(request, has_nodes=bool(nodes)),
             *_fabric_notes(request),
         ),
     )
@@ -81,6 +89,10 @@ def engine_for(snapshot: HostSnapshot, request: RunRequest) -> Engine | None:
         request.target, request.target
     )
     return next((one for one in snapshot.engines if one.kind == kind), None)
+
+
+def _names(settings: tuple[Setting, ...]) -> set[str]:
+    return {one.name for one in settings}
 
 
 def _count(snapshot: HostSnapshot, request: RunRequest) -> int | None:
@@ -111,6 +123,10 @@ def _settings(request: RunRequest) -> Iterator[Setting]:
         why = "--rdma: network cards read memory that is locked"
         yield Setting("ulimit", "memlock=-1", why)
     if request.user is not None:
+        numbers = request.user.replace(":", "", 1)
+        if request.target == "kubernetes" and not numbers.isdecimal():
+            what = f"Kubernetes takes a user by number (runAsUser), not {request.user!r}"
+            raise BadCallError(Problem("USER_NOT_A_NUMBER", what, fix="--user UID[:GID]"))
         yield Setting("user", request.user, "--user: instead of the image's user")
 
 
@@ -126,7 +142,7 @@ def _cache(
     if request.user is not None and request.user.split(":")[0] not in (str(IMAGE_UID), "rocm"):
         problem = Problem(
             code="CACHE_NOT_KEPT",
-            what=f"{_NO_FOLDER_OF_OURS}: a new volume belongs to the image's user {IMAGE_UID}, and"
+            what=f"{_LOST}: a new volume belongs to the image's user {IMAGE_UID}, and"
             f" the container runs as {request.user}",
             fix="--cache FOLDER, with a folder that belongs to that user and only it can write to",
         )
@@ -177,11 +193,34 @@ def _wsl_notes(snapshot: HostSnapshot, request: RunRequest, *, wsl: bool) -> Ite
         yield Problem("WSL_DXG", what, fix="choose within the container, with HIP_VISIBLE_DEVICES")
 
 
+def _target_notes(request: RunRequest, *, has_nodes: bool) -> Iterator[Problem]:
+    """Yield what a target cannot be told, or what only another machine knows."""
+    if request.target == "kubernetes":
+        if not has_nodes:
+            yield Problem(
+                code="GROUPS_UNKNOWN",
+                what="supplementalGroups is not set: this host has no GPU nodes to take numbers of",
+                fix="save the state of a node of the pool, and give it as --host-state FILE",
+            )
+        if request.gpus is not None:
+            yield Problem(
+                "GPU_NOT_CHOSEN", "AMD's device plugin chooses the GPUs; --gpu says how many"
+            )
+        if request.rdma:
+            what = "--rdma: a pod gets network cards and locked memory from the cluster's plugin"
+            yield Problem("RDMA_BY_PLUGIN", what, fix="add the resource that your plugin offers")
+        if (request.cache or "").startswith("/"):
+            what = f"{_LOST}: a pod does not get the folder {request.cache} of its node"
+            yield Problem(
+                "CACHE_NOT_KEPT", what, fix="--cache NAME, with the name of a volume claim"
+            )
+    if request.target in ("apptainer", "slurm") and request.user is not None:
+        what = f"Apptainer runs as its caller: --user {request.user} does nothing"
+        yield Problem("USER_NOT_SET", what)
+
+
 def _fabric_notes(request: RunRequest) -> Iterator[Problem]:
-    many = request.nodes > 1 or request.fabric is not None
-    if request.target != "slurm" or not many or request.fabric_plugin:
-        return
-    if request.fabric != "cxi":
+    if request.target != "slurm" or request.fabric != "cxi" or request.fabric_plugin:
         return
     yield Problem(
         code="RCCL_TCP_FALLBACK",
