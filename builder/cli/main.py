@@ -17,6 +17,7 @@ from builder.cli import (
     build_commands,
     candidate_commands,
     ci_commands,
+    doctor_command,
     explain_commands,
     matrix_commands,
     prune_command,
@@ -55,6 +56,7 @@ verify_command.register(app)
 bench_commands.register(app)
 ci_commands.register(app)
 candidate_commands.register(app)
+doctor_command.register(app)
 
 
 def _version(wanted: bool) -> None:

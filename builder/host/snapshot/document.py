@@ -10,8 +10,8 @@ from typing import Any
 from builder.host.snapshot.model import DeviceNode, Engine, Gpu, HostSnapshot, Place, ToolOutput
 
 SCHEMA = "rocm-torch/host-state/v1"
-_LISTED: dict[str, Any] = {"nodes": DeviceNode, "gpus": Gpu, "engines": Engine}
-_NAMED: dict[str, Any] = {"places": Place, "tools": ToolOutput}
+LISTED: dict[str, Any] = {"nodes": DeviceNode, "gpus": Gpu, "engines": Engine}
+NAMED: dict[str, Any] = {"places": Place, "tools": ToolOutput}
 # Addresses of machines, mail, and whatever looks like a token; home folders by their owner.
 _PRIVATE = (
     (re.compile(r"(?<=://)[^\s/@]+(?=@)"), "(login)"),
@@ -58,10 +58,10 @@ def from_document(document: Mapping[str, Any]) -> HostSnapshot:
 
 
 def _typed(key: str, value: Any, kind: str) -> Any:
-    if key in _LISTED:
-        return tuple(_made(_LISTED[key], one, f"{key}[{n}]") for n, one in enumerate(value))
-    if key in _NAMED:
-        return {name: _made(_NAMED[key], one, f"{key}.{name}") for name, one in value.items()}
+    if key in LISTED:
+        return tuple(_made(LISTED[key], one, f"{key}[{n}]") for n, one in enumerate(value))
+    if key in NAMED:
+        return {name: _made(NAMED[key], one, f"{key}.{name}") for name, one in value.items()}
     return _checked(key, value, kind)
 
 
