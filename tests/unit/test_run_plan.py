@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 import shlex
 import subprocess
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -17,6 +16,9 @@ from hypothesis import strategies as st
 from builder.errors import BadCallError, RefusedError
 from builder.host.run import TARGETS, RunRequest, Target, plan_run, render_plan
 from builder.host.snapshot import DeviceNode, Engine, Gpu, HostSnapshot
+
+if TYPE_CHECKING:
+    import random
 
 IMAGE = "ourorg/rocm-torch:7"
 TRAIN = ("python", "train.py", "--name", "two words", "$HOME")
@@ -108,7 +110,7 @@ def test_a_laptop_with_two_gpus_gets_both_and_one_of_them_when_asked() -> None:
 def test_a_fresh_cdi_specification_takes_the_place_of_nodes_and_not_of_groups() -> None:
     fresh = replace(LAPTOP, cdi_specs=("/etc/cdi/amd.json",), cdi_stale=False)
     for target in ("docker", "podman"):
-        words = line(fresh, target)  # type: ignore[arg-type]
+        words = line(fresh, target)
         assert words[3:5] == ["--device=amd.com/gpu=all", "--group-add=109"]
     service = document("compose", fresh)["services"]["torch"]
     assert service["devices"] == ["amd.com/gpu=all"]
