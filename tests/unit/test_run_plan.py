@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -317,7 +319,7 @@ def test_slurm_needs_no_gpu_where_it_is_printed_and_no_tool_finds_fault_with_it(
     request = RunRequest("/images/t.sif", TRAIN, target="slurm", **changes)
     text = render_plan(plan_run(HostSnapshot(), request)).text
     checked = subprocess.run(
-        ["shellcheck", "--shell=bash", "-"],
+        [str(Path(sys.executable).parent / "shellcheck"), "--shell=bash", "-"],
         input=text,
         capture_output=True,
         text=True,
