@@ -14,7 +14,8 @@ LANE := lane=cpu
 SHELL_FILES := scripts/setup.sh .ci/run images/rootfs/usr/local/bin/rocm-torch-entrypoint \
     images/rootfs/usr/local/bin/rocm-torch-selftest \
     $(addprefix images/rootfs/usr/lib/rocm-torch/,setup-user find-python wrap-python fetch-key) \
-    images/rootfs/etc/profile.d/rocm-torch.sh
+    images/rootfs/etc/profile.d/rocm-torch.sh images/tools/as-user \
+    tests/engine/cluster/start docs/examples/two_nodes.sbatch
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile

@@ -23,6 +23,8 @@ CYCLONEDX_JSON = "application/vnd.cyclonedx+json"
 TEST_REPORT = "application/vnd.rocm-torch.test-report.v1+json"
 BUILD_RECORD = "application/vnd.rocm-torch.build-record.v1+json"
 RUN_RECORD = "application/vnd.rocm-torch.run.v1+json"
+SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"
+SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 YANK_RECORD = "application/vnd.rocm-torch.yank.v1+json"
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,6 +21,8 @@ from builder.cli.common import (
     open_session,
     registry_for,
 )
+from builder.cli.sif_commands import SifOptions, test_sif
+from builder.cli.slurm_commands import SlurmOptions, test_on_slurm
 from builder.cli.steps import (
     built_of,
     each,
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 Force = Annotated[bool, typer.Option("--force", help="Do it again, whatever the records say.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Repeat finished steps, build without cache.")]
 Level = Annotated[str, typer.Option(help="Level of the self-test: smoke or gpu.")]
+Executor = Annotated[
+    Literal["local", "slurm"], typer.Option(help="Where tests run: here, or as jobs of Slurm.")
+]
 _LEVELS = ("smoke", "gpu", "bench")
 
 
@@ -87,17 +92,46 @@ def selftest(
         typer.Option(help="File of candidates of another machine: test these, by digest."),
     ] = None,
     registry: Registry = None,
+    sif: Annotated[
+        Path | None, typer.Option(help="Test this SIF under Apptainer, with and without --rocm.")
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="With --sif: what the host does; all by default. See docs/hpc.md."),
+    ] = None,
+    executor: Executor = "local",
+    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
+    account: Annotated[str | None, typer.Option(help="Slurm's account.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs of a job of Slurm.")] = None,
+    time: Annotated[str | None, typer.Option(help="Time limit of a job, as Slurm has it.")] = None,
+    gfx: Annotated[
+        list[str] | None, typer.Option(help="A job on a node with this feature, such as gfx942.")
+    ] = None,
+    fabric: Annotated[
+        str | None, typer.Option(help="The cluster's fabric, such as cxi: TCP there is a failure.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the self-test in a container of each selected image, with the host's GPU passed in.
 
     With --candidate the images come from a registry, and the reports are attached to them there.
+    With --sif the self-test runs under Apptainer, as an ordinary user. With --executor slurm each
+    image is converted, and a job a cell (and --gfx) tests it on a node of the cluster.
     """
+    from builder.engines.slurm import Ask
     from builder.pipeline.release import test_needs
     from builder.pipeline.selftest import run_selftest
 
     if level not in _LEVELS:
         raise typer.BadParameter(f"{level!r} is not one of {', '.join(_LEVELS)}")
+    if sif is not None:
+        test_sif(context, sif, SifOptions(level, tuple(host or ()), device_root), as_json=as_json)
+        return
+    if executor == "slurm":
+        ask = Ask(partition, gpus, time, account=account)
+        options = SlurmOptions(level, ask, tuple(gfx or ()), fabric, force)
+        test_on_slurm(context, selectors, options, as_json=as_json)
+        return
     if candidate is not None:
         tested = test_candidates(context, candidate, level, registry, device_root)
         tell_records("test", tested, as_json=as_json)

@@ -17,11 +17,13 @@ from builder.cli import (
     build_commands,
     candidate_commands,
     ci_commands,
+    doctor_command,
     explain_commands,
     lint_command,
     matrix_commands,
     prune_command,
     registry_commands,
+    sif_commands,
     verify_command,
     why_command,
 )
@@ -52,6 +54,7 @@ matrix_commands.register(app)
 explain_commands.register(app)
 build_commands.register(app)
 registry_commands.register(app)
+sif_commands.register(app)
 prune_command.register(app)
 verify_command.register(app)
 bench_commands.register(app)
@@ -59,6 +62,7 @@ ci_commands.register(app)
 lint_command.register(app)
 why_command.register(app)
 candidate_commands.register(app)
+doctor_command.register(app)
 
 
 def _version(wanted: bool) -> None:

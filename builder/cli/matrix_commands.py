@@ -251,11 +251,12 @@ def bake(context: typer.Context, selectors: Selectors = None) -> None:
     )
 
 
-def schema(name: Annotated[str, typer.Argument(help="Name of the schema: matrix.")]) -> None:
+def schema(name: Annotated[str, typer.Argument(help="matrix, or host-state.")]) -> None:
     """Print a JSON Schema, for editors and for programs that read our output."""
+    from builder.host.snapshot.schema import host_state_json_schema
     from builder.matrix.schema import matrix_json_schema
 
-    schemas = {"matrix": matrix_json_schema}
+    schemas = {"host-state": host_state_json_schema, "matrix": matrix_json_schema}
     if name not in schemas:
         raise BadCallError(
             Problem(

@@ -140,6 +140,15 @@ class DockerEngine:
             except ImageNotFound:
                 return None
 
+    def inspected(self, reference: str) -> dict[str, Any] | None:
+        """Return what the engine says of an image (``docker image inspect``), if it has it."""
+        with _told(f"look at {reference}"):
+            try:
+                attributes: dict[str, Any] = self._client.images.get(reference).attrs
+            except ImageNotFound:
+                return None
+        return attributes
+
     def tags(self, repository: str) -> dict[str, str]:
         """Return ids by full name of every tag in ``repository``, in one call."""
         with _told(f"list the images of {repository}"):

@@ -14,6 +14,7 @@ from builder.facts.loader import SUBJECTS, load_facts
 from builder.facts.model import Facts
 from builder.facts.rocm import (
     DevImage,
+    DriverWindow,
     GfxProducts,
     PackageRepository,
     Peak,
@@ -34,6 +35,7 @@ __all__ = [
     "DevImage",
     "Distribution",
     "DistroTorch",
+    "DriverWindow",
     "Fact",
     "Facts",
     "GfxProducts",

@@ -22,6 +22,7 @@ from builder.facts.fact import Fact
 from builder.facts.model import Facts
 from builder.facts.rocm import (
     DevImage,
+    DriverWindow,
     GfxProducts,
     PackageRepository,
     Peak,
@@ -55,6 +56,7 @@ SUBJECTS: Mapping[str, type[Fact]] = MappingProxyType(
         "peaks": Peak,
         "lifecycles": Lifecycle,
         "package_repositories": PackageRepository,
+        "driver_windows": DriverWindow,
     }
 )
 _F = TypeVar("_F", bound=Fact)
@@ -100,6 +102,7 @@ def load_facts(directory: Path | None = None) -> Facts:
         lifecycles=book.index(Lifecycle, lambda entry: (entry.axis, entry.value)),
         package_repositories=book.entries(PackageRepository),
         component_packages=book.entries(ComponentPackages),
+        driver_windows=book.index(DriverWindow, lambda entry: entry.rocm),
         subjects=MappingProxyType({name: book.read(name) for name in SUBJECTS}),
     )
     book.index(DistroTorch, lambda entry: (entry.distro, entry.torch))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from builder.facts.fact import Fact
     from builder.facts.rocm import (
         DevImage,
+        DriverWindow,
         GfxProducts,
         PackageRepository,
         Peak,
@@ -50,6 +51,7 @@ class Facts:
         lifecycles: by axis and value.
         package_repositories: all of them.
         component_packages: all of them.
+        driver_windows: by ROCm series.
         subjects: every entry, by the name of its file.
     """
 
@@ -70,4 +72,5 @@ class Facts:
     lifecycles: Mapping[tuple[str, str], Lifecycle] = field(default_factory=dict)
     package_repositories: tuple[PackageRepository, ...] = ()
     component_packages: tuple[ComponentPackages, ...] = ()
+    driver_windows: Mapping[str, DriverWindow] = field(default_factory=dict)
     subjects: Mapping[str, tuple[Fact, ...]] = field(default_factory=dict)

@@ -123,3 +123,21 @@ class Peak(Fact):
     product: str
     dtype: Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]
     tflops: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverWindow(Fact):
+    """The host drivers that AMD tested with a ROCm series. Outside of it is untested, not broken.
+
+    Attributes:
+        rocm: two components.
+        oldest: release of the driver: that of its ROCm to 6.4, a number of its own from 30.10.
+        newest: the same.
+        oldest_module: how the version starts that the module of the oldest one reports, which is
+            numbered by the kernel that it tracks; not read in a document, so it only warns.
+    """
+
+    rocm: str
+    oldest: str
+    newest: str
+    oldest_module: str | None = None

@@ -52,13 +52,18 @@ class ArchiveState:
 
 @dataclass(frozen=True, slots=True)
 class LockedWheel:
-    """One wheel: the project and version, its file name, the hash of the file, and where it was."""
+    """One wheel: the project and version, its file name, the hash of the file, and where it was.
+
+    ``url`` is the canonical address, without a login. It is None where there is none: the file came
+    from a folder, or from a mirror that keeps files elsewhere than the original does. Such a file
+    is found by its name on the cell's indexes.
+    """
 
     name: str
     version: str
     file: str
     sha256: Digest
-    url: str
+    url: str | None = None
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -68,7 +73,7 @@ class LockedWheel:
             version=str(value["version"]),
             file=str(value["file"]),
             sha256=Digest(value["sha256"]),
-            url=str(value["url"]),
+            url=str(value["url"]) if value.get("url") else None,
         )
 
     def to_json(self) -> dict[str, str]:
@@ -78,7 +83,7 @@ class LockedWheel:
             "version": self.version,
             "file": self.file,
             "sha256": self.sha256,
-            "url": self.url,
+            **({"url": self.url} if self.url is not None else {}),
         }
 
 
@@ -118,6 +123,14 @@ class LockedCell:
             epoch=int(value["epoch"]),
             wheels=tuple(LockedWheel.from_json(entry) for entry in value.get("wheels", ())),
         )
+
+    def deciding(self) -> dict[str, Any]:
+        """Return the JSON form of what decides an image: a wheel counts by its hash alone."""
+        wheels = [
+            {name: value for name, value in wheel.to_json().items() if name != "url"}
+            for wheel in self.wheels
+        ]
+        return {**self.to_json(), **({"wheels": wheels} if wheels else {})}
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""

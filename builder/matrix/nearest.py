@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from builder.matrix.families import FAMILIES
@@ -9,6 +10,8 @@ from builder.matrix.rules import judge, rejected
 from builder.matrix.versions import python_key, series, version_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from builder.facts import Facts
     from builder.matrix.families import Combination
 
@@ -31,6 +34,23 @@ def nearest(combination: Combination, facts: Facts, *, count: int = NEAREST) -> 
         if len(found) == count:
             break
     return tuple(found)
+
+
+def nearest_tags(wanted: str, known: Iterable[str], *, count: int = NEAREST) -> tuple[str, ...]:
+    """Return those of ``known`` tags of a repository that look most like one that is not there.
+
+    Nothing is read out of a tag: the words between its underscores are compared, and the first,
+    which names the release, weighs most.
+    """
+    words = wanted.split("_")
+
+    def likeness(tag: str) -> tuple[object, ...]:
+        others = tag.split("_")
+        shared = sum(word in others for word in words)
+        alike = SequenceMatcher(None, wanted, tag).ratio()
+        return (others[0] != words[0], -shared, -alike, tag)
+
+    return tuple(sorted((tag for tag in known if tag != wanted), key=likeness)[:count])
 
 
 def distance(wanted: Combination, other: Combination) -> tuple[object, ...]:

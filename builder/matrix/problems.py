@@ -26,6 +26,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "waiver": schema.WaiverSource,
     "prefer": schema.PreferSource,
     "exclude": schema.ExcludeSource,
+    "include": schema.IncludeSource,
     "ci": schema.CiSource,
 }
 _PATTERNS = {
@@ -174,7 +175,9 @@ def _wrong_type(kind: str, path: Path, value: object, document: Document) -> tup
         what = f"{name} is {shown(value)}, where a mapping of keys belongs."
         return "WRONG_TYPE", what, "Write `key: value` lines under it."
     what = f"{name} is {shown(value)}, where a list belongs."
-    return "WRONG_TYPE", what, f'Write ["{raw}"].' if raw else "Write a list: [...]."
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    code = "UNQUOTED_VERSION" if raw and number else "WRONG_TYPE"
+    return code, what, f'Write ["{raw}"].' if raw else "Write a list: [...]."
 
 
 def _name(path: Path) -> str:
@@ -208,7 +211,11 @@ def _mend(data: dict[str, Any], error: ErrorDetails, document: Document) -> None
             data.pop(str(path[0]), None)
         else:
             data.update(_REQUIRED)
-    elif error["type"] == "extra_forbidden" and isinstance(holder, dict) and "exclude" not in path:
+    elif (
+        error["type"] == "extra_forbidden"
+        and isinstance(holder, dict)
+        and not {"exclude", "include"} & set(path)
+    ):
         holder.pop(path[-1], None)
     elif error["type"] in {"string_type", "tuple_type"} and raw and _has(holder, path[-1]):
         holder[path[-1]] = raw if error["type"] == "string_type" else [raw]

@@ -100,6 +100,17 @@ class Site(Model):
         found = _longest(self.packages, url)
         return url if found is None else self.packages[found] + url[len(found) :]
 
+    def index_url(self, url: str) -> str:
+        """Return the address that serves ``url``, an index or a file of one, at this site."""
+        found = _longest(self.indexes, url)
+        return url if found is None else self.indexes[found] + url[len(found) :]
+
+    def canonical_index_url(self, url: str) -> str | None:
+        """Return what ``url`` is a copy of; None where no index of this site lies above it."""
+        served = {there: canonical for canonical, there in self.indexes.items()}
+        found = _longest(served, url)
+        return None if found is None else served[found] + url[len(found) :]
+
     def apt_sources(self, distribution: Distribution) -> str | None:
         """Return the sources list for builds here; None where the image's own will do.
 

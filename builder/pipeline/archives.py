@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from builder.engines.archives import archive_state, fetch
 from builder.errors import CouldNotError, Problem, RefusedError
 from builder.matrix.site import setting
+from builder.pipeline.once import Once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,23 +31,15 @@ class Archives:
     def __init__(self, site: Site, ask: Callable[[str], bytes] = fetch) -> None:
         self._site = site
         self._ask = ask
-        self._found: dict[str, tuple[ArchiveState, ...] | CouldNotError] = {}
+        self._found: Once[tuple[ArchiveState, ...]] = Once()
 
     def states(self, distribution: Distribution) -> tuple[ArchiveState, ...]:
-        """Return the state of each suite, by the archive's canonical address.
+        """Return the state of each suite, by the archive's canonical address; none for dnf.
 
         Raises:
             CouldNotError: an archive did not answer; an archive that did not is not asked again.
         """
-        if distribution.name not in self._found:
-            try:
-                self._found[distribution.name] = self._states(distribution)
-            except CouldNotError as error:
-                self._found[distribution.name] = error
-        found = self._found[distribution.name]
-        if isinstance(found, CouldNotError):
-            raise found
-        return found
+        return self._found.get(distribution.name, lambda: self._states(distribution))
 
     def _states(self, distribution: Distribution) -> tuple[ArchiveState, ...]:
         return tuple(

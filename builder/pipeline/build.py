@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from builder.engines.buildx import Buildx
 from builder.engines.layout import Layout
 from builder.errors import CouldNotError, RocmTorchError
-from builder.matrix.site import WHEEL_FAMILIES, setting
+from builder.matrix.site import setting
 from builder.oci import Digest, Reference
 from builder.pipeline.assets import stage
 from builder.pipeline.causes import explained
 from builder.pipeline.lent import lent
+from builder.pipeline.wheel_contexts import wheel_contexts
 from builder.plan.bake import Places, bake_file, target, target_name
 from builder.plan.inputs import AssetFile, Inputs
 from builder.plan.staleness import Built, build_reasons
@@ -137,17 +138,16 @@ def bake_document(session: Session, jobs: Iterable[Job], export: Path) -> dict[s
 
 def _places(session: Session, job: Job, export: Path) -> Places:
     workspace = session.workspace
-    wheels = session.wheelhouse if job.cell.base.family in WHEEL_FAMILIES else None
     return Places(
         context=stage(workspace, "context", _plain(job.context)),
-        assets=tuple(
-            (name, stage(workspace, name, files)) for name, files in session.assets.items()
+        assets=(
+            *((name, stage(workspace, name, files)) for name, files in session.assets.items()),
+            *wheel_contexts(session, job),
         ),
         bases=workspace.layout,
         export=export,
         base_ref=session.site.base(job.cell.base.ref),
         secrets=lent(session, job.cell),
-        wheelhouse=wheels,
     )
 
 

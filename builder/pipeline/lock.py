@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from builder.errors import CouldNotError, Problem, RefusedError
+from builder.errors import CouldNotError, Problem, RefusedError, RocmTorchError
+from builder.matrix.lock import LockedCell
 from builder.pipeline.archives import lock_command, moves
 from builder.pipeline.resolve import Resolver
+from builder.report.progress import Event
 from builder.report.records import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from builder.matrix.cells import Cell
-    from builder.matrix.lock import Lock, LockedCell
+    from builder.matrix.lock import Lock
     from builder.pipeline.session import Session
+
+# Cells that are resolved at a time: most of it is waiting for answers.
+_ASKING = 8
 
 
 def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False) -> Lock:
@@ -24,26 +30,44 @@ def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False)
     longer in the local layout is made again.
 
     Raises:
-        CouldNotError: cells that could not be resolved, each with its reason; those that could
-            are in the file all the same.
+        CouldNotError: something could not be reached or asked; with the reasons of all cells that
+            are not resolved. Those that are stand in the file all the same.
+        RefusedError: everything answered, and there is no such base.
     """
-    resolver = Resolver(session)
-    found: dict[str, LockedCell] = {}
-    problems: list[Problem] = []
-    for cell in cells:
+    resolver, progress = Resolver(session), session.tools.progress
+
+    def one(cell: Cell) -> LockedCell | RocmTorchError:
         known = session.lock.cells.get(cell.id)
+        progress.tell(Event(cell.id, "lock", "started", "asking"))
         try:
             if known is None or update:
-                found[cell.id] = resolver.resolve(cell, known)
+                found = resolver.resolve(cell, known)
             else:
-                found[cell.id] = resolver.refreshed(cell, known)
-        except CouldNotError as error:
-            problems += error.problems
+                found = resolver.refreshed(cell, known)
+        except RocmTorchError as error:
+            kept = "as it was" if known is not None else "unlocked"
+            progress.tell(Event(cell.id, "lock", "failed", f"{kept}: {error.problems[0].what}"))
+            return error
+        progress.tell(Event(cell.id, "lock", "done", "locked"))
+        return found
+
+    with ThreadPoolExecutor(max_workers=_ASKING) as pool:
+        answers = dict(zip((cell.id for cell in cells), pool.map(one, cells), strict=True))
+    found = {name: one for name, one in answers.items() if isinstance(one, LockedCell)}
     lock = session.lock.with_cells(found)
     atomic_write(session.lock_file, lock.to_text().encode())
-    if problems:
-        raise CouldNotError(dict.fromkeys(problems))
+    progress.say("", "lock", f"{len(found)} of {len(cells)} cells are locked")
+    _raise([one for one in answers.values() if isinstance(one, RocmTorchError)])
     return lock
+
+
+def _raise(errors: Sequence[RocmTorchError]) -> None:
+    """Raise the problems of all cells, each once: several cells share a base or an index."""
+    if not errors:
+        return
+    problems = dict.fromkeys(problem for error in errors for problem in error.problems)
+    could_not = any(isinstance(error, CouldNotError) for error in errors)
+    raise (CouldNotError if could_not else RefusedError)(problems)
 
 
 def check_lock(session: Session, cells: Sequence[Cell]) -> Lock:
@@ -52,6 +76,7 @@ def check_lock(session: Session, cells: Sequence[Cell]) -> Lock:
     Raises:
         RefusedError: what moved, or is not locked at all: ``ARCHIVE_MOVED``, ``BASE_MOVED``,
             ``UNLOCKED``.
+            Or ``BASE_TAG_NOT_FOUND``, where a base is gone.
         CouldNotError: an archive or registry could not be asked.
     """
     resolver = Resolver(session)
@@ -66,6 +91,8 @@ def check_lock(session: Session, cells: Sequence[Cell]) -> Lock:
             moved += _moved(session, resolver, cell, known)
         except CouldNotError as error:
             unknown += error.problems
+        except RefusedError as error:
+            moved += error.problems
     if unknown:
         raise CouldNotError(dict.fromkeys((*unknown, *moved)))
     if moved:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # What decides an image, and so has to be looked at in an earlier revision.
 _DECIDING = ("matrix.yaml", "matrix.lock", "templates", "images", "builder/facts/data")
 _ASKING = 8
+_UNLOCKED = "rendered, not built: it is not locked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def plan_since(session: Session, cells: Sequence[Cell], revision: str) -> tuple[
 
 def _entry(session: Session, cell: Cell, heads: Mapping[str, Digest | None] | None) -> Entry:
     if cell.id not in session.lock.cells:
-        return Entry(cell.id, "unlocked", ("not locked",))
+        return Entry(cell.id, "unlocked", (_UNLOCKED,))
     job = session.job(cell)
     reasons = stale_reasons(session, job)
     built = session.built(cell)
@@ -133,7 +134,7 @@ def _heads(
 def _changed(session: Session, earlier: Session, cell: Cell, before: Cell | None) -> Entry:
     locked = session.lock.cells.get(cell.id)
     if locked is None:
-        return Entry(cell.id, "unlocked", ("not locked",))
+        return Entry(cell.id, "unlocked", (_UNLOCKED,))
     if before is None:
         return Entry(cell.id, "stale", ("new in the matrix",))
     locked_then = cell.id in earlier.lock.cells

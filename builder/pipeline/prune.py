@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from builder.pipeline.session import Session
 
 Kind = Literal[
-    "blob", "layout entry", "evidence", "stage", "logs", "records", "leftover", "image", "tag"
+    "blob",
+    "layout entry",
+    "evidence",
+    "stage",
+    "wheel",
+    "logs",
+    "records",
+    "leftover",
+    "image",
+    "tag",
 ]
 
 
@@ -50,6 +59,7 @@ def find_garbage(session: Session) -> tuple[Garbage, ...]:
         *_blobs(session, keep),
         *_evidence(session, set(built.values())),
         *_folders(session),
+        *_wheels(session),
         *_leftovers(session),
         *_images(session, set(built.values())),
     )
@@ -103,15 +113,36 @@ def _built(session: Session) -> dict[str, Digest]:
     return found
 
 
-def _bases(session: Session) -> set[Digest]:
-    """Return the bootstrapped bases of every lock here: the run's own, and those of demos."""
+def _locks(session: Session) -> list[Lock]:
+    """Return every lock here: the run's own, and those of demos."""
     locks = [session.lock]
     for path in session.workspace.state.glob("*.lock"):
         with suppress(RocmTorchError, OSError):
             locks.append(Lock.from_text(path.read_text("utf-8"), path.name))
+    return locks
+
+
+def _bases(session: Session) -> set[Digest]:
+    """Return the bootstrapped bases that a lock names."""
     return {
-        cell.base for lock in locks for cell in lock.cells.values() if cell.origin == "bootstrap"
+        cell.base
+        for lock in _locks(session)
+        for cell in lock.cells.values()
+        if cell.origin == "bootstrap"
     }
+
+
+def _wheels(session: Session) -> Iterator[Garbage]:
+    """Yield the files of wheels that no lock names any more."""
+    locked = {
+        wheel.sha256.hex
+        for lock in _locks(session)
+        for cell in lock.cells.values()
+        for wheel in cell.wheels
+    }
+    for path in _children(session.workspace.state / "wheels"):
+        if path.name not in locked:
+            yield Garbage("wheel", f"sha256:{path.name}", _size(path), path)
 
 
 def _blobs(session: Session, keep: set[Digest]) -> Iterator[Garbage]:

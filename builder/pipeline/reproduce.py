@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.engines.layout import Layout
+from builder.engines.wheel_store import link_or_copy
 from builder.pipeline.build import build
 from builder.pipeline.sbom import sbom
+from builder.pipeline.wheel_contexts import wheel_contexts
 from builder.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -58,5 +60,9 @@ def _once(session: Session, cell: Cell, root: Path) -> tuple[str, dict[str, str]
     job = there.job(cell)
     if job.locked.origin == "bootstrap":
         Layout(there.workspace.layout).adopt(Layout(session.workspace.layout), job.locked.base)
+    if job.locked.wheels:  # they are fetched once
+        wheel_contexts(session, session.job(cell))
+        wheels = session.workspace.state / "wheels"
+        shutil.copytree(wheels, there.workspace.state / "wheels", copy_function=link_or_copy)
     built = build(there, job, force=True)
     return built.digest, sbom(there, job, built).documents

@@ -1,4 +1,4 @@
-"""What a cell resolves to today: the digest of its base, the state of its archives, its epoch."""
+"""What a cell resolves to today: its base, the state of its archives, its wheels, its epoch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 from builder.engines.bootstrap import bootstrap_base, debian
 from builder.engines.layout import Layout
-from builder.errors import CouldNotError, RocmTorchError
+from builder.errors import CouldNotError, Problem, RocmTorchError
 from builder.matrix.lock import LockedCell
+from builder.oci import Reference
 from builder.pipeline.archives import Archives
-from builder.pipeline.registries import base_digest
+from builder.pipeline.once import Once
+from builder.pipeline.registries import Bases
+from builder.pipeline.wheels import WheelResolver
 from builder.report.progress import timed
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from builder.facts import Distribution
+    from builder.facts import Distribution, Facts
     from builder.matrix.cells import Cell
     from builder.matrix.lock import ArchiveState, BaseOrigin
     from builder.oci import Digest
@@ -27,16 +30,22 @@ if TYPE_CHECKING:
 # Without these a registry cannot be asked properly, and something else in its place would be a
 # silent change of the base.
 _NO_WAY_AROUND = ("CREDENTIAL", "DOCKER_CONFIG")
+_AMD_PYTORCH = "docker.io/rocm/pytorch"
 
 
 class Resolver:
-    """Asks the world, each question once a run, and remembers failures as well."""
+    """Asks the world, each question once a run, from any thread; remembers failures as well."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._layout = Layout(session.workspace.layout)
-        self._heads: dict[str, Digest | CouldNotError] = {}
-        self._made: dict[str, Digest] = {}
+        self._bases = Bases(
+            session.site, session.tools.runner, os.environ, _known_tags(session.facts)
+        )
+        self._heads: Once[Digest] = Once()
+        self._created: Once[datetime | None] = Once()
+        self._made: Once[Digest] = Once()
+        self._wheels = WheelResolver(session)
         self.archives = Archives(session.site)
 
     def resolve(self, cell: Cell, known: LockedCell | None = None) -> LockedCell:
@@ -46,23 +55,28 @@ class Resolver:
 
         Raises:
             CouldNotError: what could not be reached, archives and registry in one.
+            RefusedError: ``BASE_TAG_NOT_FOUND``.
         """
+        self._session.tools.go_on()
         distribution = self._session.facts.distributions[cell.distro]
         try:
             archives = self.archives.states(distribution)
         except CouldNotError as error:
             raise self._with_registry(cell, error) from error
-        epoch = max(archive.date for archive in archives)
-        base, origin = self._base(cell, distribution, epoch, self._same(known, archives))
-        self._say(cell, f"{origin} {base[:19]}, archives of {epoch:%Y-%m-%d %H:%M} UTC")
-        return LockedCell(base, origin, archives, int(epoch.timestamp()))
+        released = max((archive.date for archive in archives), default=None)
+        base, origin = self._base(cell, distribution, released, self._same(known, archives))
+        found = self._wheels.resolve(cell)
+        epoch = released or self._newest(cell, base, found.uploaded)
+        self._say(cell, f"{origin} {base[:19]}, epoch {epoch:%Y-%m-%d %H:%M} UTC")
+        return LockedCell(base, origin, archives, int(epoch.timestamp()), found.wheels)
 
     def refreshed(self, cell: Cell, known: LockedCell) -> LockedCell:
         """Return ``known``, made usable here: a bootstrapped base has to lie in the layout."""
-        if known.origin == "registry" or self.has(known.base):
+        whole = (cell.wheels is None) == (not known.wheels)
+        if whole and (known.origin == "registry" or self.has(known.base)):
             self._say(cell, "kept")
             return known
-        again = self.resolve(cell)
+        again = self.resolve(cell, known)
         if again.base != known.base:
             self._say(cell, f"base moved: {known.base[:19]} cannot be made any more")
         return again
@@ -71,20 +85,32 @@ class Resolver:
         """Return the digest that the base's tag has in its registry, through the site's mirror.
 
         Raises:
-            CouldNotError: no registry has it, or none could be reached or asked.
+            RefusedError: ``BASE_TAG_NOT_FOUND``.
+            CouldNotError: the registry could not be reached or asked.
         """
         ref = cell.base.ref
-        if ref not in self._heads:
-            try:
-                self._heads[ref] = base_digest(
-                    ref, self._session.site, runner=self._session.tools.runner, environ=os.environ
-                )
-            except CouldNotError as error:
-                self._heads[ref] = error
-        found = self._heads[ref]
-        if isinstance(found, CouldNotError):
-            raise found
-        return found
+        return self._heads.get(ref, lambda: self._bases.digest(ref))
+
+    def _newest(self, cell: Cell, base: Digest, uploaded: datetime | None) -> datetime:
+        """Return the epoch where no archive has a date: what the image is made of is as old.
+
+        Raises:
+            CouldNotError: ``EPOCH_UNKNOWN``.
+        """
+        ref = cell.base.ref
+        created = self._created.get(ref, lambda: self._bases.created(ref, base))
+        times = [time for time in (created, uploaded) if time is not None]
+        if times:
+            return max(times)
+        raise CouldNotError(
+            Problem(
+                code="EPOCH_UNKNOWN",
+                what=f"neither {ref} nor its wheels say when they were made, so there is no day "
+                "that the image could carry",
+                where=cell.id,
+                fix="take a base that says when it was made: `docker inspect` shows it as Created",
+            )
+        )
 
     def has(self, digest: Digest) -> bool:
         """Tell whether the whole image lies in the local layout."""
@@ -101,7 +127,7 @@ class Resolver:
         """Add what is wrong with the registry: who cannot reach one often cannot reach both."""
         try:
             self.head(cell)
-        except CouldNotError as other:
+        except RocmTorchError as other:
             return CouldNotError((*error.problems, *other.problems))
         return error
 
@@ -109,20 +135,20 @@ class Resolver:
         self._session.tools.progress.say(cell.id, "lock", message)
 
     def _base(
-        self, cell: Cell, distribution: Distribution, epoch: datetime, same: Digest | None
+        self, cell: Cell, distribution: Distribution, epoch: datetime | None, same: Digest | None
     ) -> tuple[Digest, BaseOrigin]:
         try:
             return self.head(cell), "registry"
-        except CouldNotError as error:
+        except RocmTorchError as error:
             code = error.problems[0].code
-            if distribution.os_id != "debian" or code.startswith(_NO_WAY_AROUND):
+            plain = distribution.os_id == "debian" and cell.base.ref == distribution.base_ref
+            if not plain or epoch is None or code.startswith(_NO_WAY_AROUND):
                 raise
             self._say(cell, f"no registry has {cell.base.ref}: {error.problems[0].what}")
         if same is not None:
             return same, "bootstrap"
-        if cell.base.ref not in self._made:
-            self._made[cell.base.ref] = self._bootstrap(cell, distribution, epoch)
-        return self._made[cell.base.ref], "bootstrap"
+        made = self._made.get(cell.base.ref, lambda: self._bootstrap(cell, distribution, epoch))
+        return made, "bootstrap"
 
     def _bootstrap(self, cell: Cell, distribution: Distribution, epoch: datetime) -> Digest:
         tools, state, site = self._session.tools, self._session.workspace.state, self._session.site
@@ -149,3 +175,12 @@ class Resolver:
             return self._layout.write_base_image(
                 root.tar, created=epoch, reference=cell.base.ref
             ).digest
+
+
+def _known_tags(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """Return the tags that were seen of AMD's images, by repository."""
+    known = {_AMD_PYTORCH: tuple(facts.upstream_tags)}
+    for image in facts.dev_images.values():
+        name = Reference.parse(image.repository).name
+        known[name] = (*known.get(name, ()), image.tag)
+    return known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from builder.errors import CouldNotError, Problem
 from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, Reference, canonical_json
+from builder.pipeline.executor import Ran, TestTask
 from builder.report.junit import junit
 from builder.report.progress import Event, timed
 from builder.report.records import TestRecord, atomic_write
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.engines.docker_engine import RunResult
-    from builder.host.access import DeviceAccess
     from builder.host.snapshot import HostSnapshot
     from builder.pipeline.candidate import Candidate
+    from builder.pipeline.executor import Executor
     from builder.pipeline.session import Session
     from builder.report.records import BuildRecord
 
@@ -52,29 +54,35 @@ def run_selftest(
     Raises:
         CouldNotError: the engine failed, or the self-test said nothing that can be read.
     """
-    tools, workspace, cell = session.tools, session.workspace, built.cell
-    step = f"test-{level}"
+    return run_task(session, TestTask(built, level), LocalExecutor(device_root), force=force)
+
+
+def run_task(
+    session: Session, task: TestTask, executor: Executor, *, force: bool = False
+) -> TestRecord:
+    """Run one test where ``executor`` does, unless it was done; see :func:`run_selftest`."""
+    tools, workspace, built = session.tools, session.workspace, task.built
+    cell, step = built.cell, task.step
     record = workspace.records.read(TestRecord, cell, step)
     if record and not force and record.digest == built.digest and record.verdict == "pass":
         tools.progress.tell(Event(cell, step, "done", f"{record.verdict} (done before)"))
         return record
-    with timed(tools.progress, cell, step, tools.clock, f"self-test, level {level}") as seconds:
-        engine = DockerEngine()
-        labels = _labels(session, built)
-        engine.remove_leftovers(f"{key}={value}" for key, value in labels.items())
-        load(session, engine, built)
-        snapshot = read_snapshot(device_root)
+    doing = f"self-test, level {task.level}"
+    with timed(tools.progress, cell, step, tools.clock, doing) as seconds:
         started = tools.now()
-        document = _run(session, engine, built, level, device_access(snapshot))
+        ran = executor.run(session, task)
+        tools.go_on()  # a test that was ended for that says nothing that counts
+        _write_log(session, task, ran.result)
+        document = document_of(cell, ran.result)
         report = {
             "schema": REPORT_SCHEMA,
             "image": {"ref": session.matrix.image, "digest": built.digest, "cell": cell},
-            "host": _host(engine, snapshot),
+            "host": ran.host,
             "started": started.isoformat(timespec="seconds"),
             "selftest": document,
         }
         content = canonical_json(report)
-        path = report_path(session, Digest(built.digest), level)
+        path = workspace.evidence(Digest(built.digest)) / f"{step}.json"
         atomic_write(path, content)
         atomic_write(path.with_suffix(".junit.xml"), junit(report))
         summary = document["summary"]
@@ -84,7 +92,7 @@ def run_selftest(
             finished=tools.now(),
             seconds=seconds(),
             digest=built.digest,
-            level=level,
+            level=task.level,
             verdict=summary["verdict"],
             passed=summary["passed"],
             failed=summary["failed"],
@@ -94,6 +102,36 @@ def run_selftest(
         workspace.records.write(record)
         tools.progress.say(cell, step, told(document))
     return record
+
+
+@dataclass(frozen=True, slots=True)
+class LocalExecutor:
+    """Runs tests in containers of the engine, with the GPU nodes below ``device_root``."""
+
+    device_root: Path = Path("/")
+
+    def run(self, session: Session, task: TestTask) -> Ran:
+        """Run one test in a container."""
+        engine, labels = DockerEngine(), _labels(session, task.built)
+        engine.remove_leftovers(f"{key}={value}" for key, value in labels.items())
+        load(session, engine, task.built)
+        snapshot = read_snapshot(self.device_root)
+        access = device_access(snapshot)
+        result = engine.run(
+            RunSpec(
+                image=task.built.digest,
+                command=("rocm-torch-selftest", "--level", task.level, "--json"),
+                timeout=LEVEL_SECONDS[task.level],
+                devices=access.devices,
+                groups=access.groups,
+                labels=tuple(labels.items()),
+            )
+        )
+        return Ran(result, _host(engine, snapshot))
+
+    def stop(self, session: Session, /) -> int:
+        """Remove the containers of tests."""
+        return remove_containers(session)
 
 
 def report_path(session: Session, digest: Digest, level: str) -> Path:
@@ -147,26 +185,17 @@ def told(document: dict[str, Any]) -> str:
     return "; ".join([f"{summary['verdict']}: {counts}", *bad])
 
 
-def _run(
-    session: Session, engine: DockerEngine, built: BuildRecord, level: str, access: DeviceAccess
-) -> dict[str, Any]:
-    result = engine.run(
-        RunSpec(
-            image=built.digest,
-            command=("rocm-torch-selftest", "--level", level, "--json"),
-            timeout=LEVEL_SECONDS[level],
-            devices=access.devices,
-            groups=access.groups,
-            labels=tuple(_labels(session, built).items()),
-        )
-    )
-    session.tools.go_on()  # a container that was ended for that says nothing that counts
-    _write_log(session, built, level, result)
+def document_of(cell: str, result: RunResult) -> dict[str, Any]:
+    """Return what a self-test of ``cell`` printed; its exit status and verdict must agree.
+
+    Raises:
+        CouldNotError: ``SELFTEST_SILENT``, where it printed no report about that cell.
+    """
     try:
         document: dict[str, Any] = json.loads(result.stdout)
         if document["schema"] != SELFTEST_SCHEMA or not document["checks"]:
             raise ValueError("it is no report of ours, or nothing ran")
-        if document["cell"] != built.cell:
+        if document["cell"] != cell:
             raise ValueError(f"it is about the cell {document['cell']!r}")
         verdict = document["summary"]["verdict"]
     except (ValueError, KeyError, TypeError) as error:
@@ -174,7 +203,7 @@ def _run(
             Problem(
                 code="SELFTEST_SILENT",
                 what=f"the self-test ended with status {result.exit_code} and without a report",
-                where=built.cell,
+                where=cell,
                 why=(result.stderr or result.stdout).strip()[-2000:] or str(error),
             )
         ) from error
@@ -185,8 +214,8 @@ def _run(
     return document
 
 
-def _write_log(session: Session, built: BuildRecord, level: str, result: RunResult) -> None:
-    log = session.workspace.log(built.cell, f"test-{level}")
+def _write_log(session: Session, task: TestTask, result: RunResult) -> None:
+    log = session.workspace.log(task.built.cell, task.step)
     text = f"exit status {result.exit_code}\n-- stdout\n{result.stdout}\n-- stderr\n{result.stderr}"
     atomic_write(log, text.encode())
 

@@ -10,6 +10,7 @@ from builder.engines.buildx import Buildx
 from builder.engines.docker_engine import DockerEngine
 from builder.engines.registry import Patience, Registry
 from builder.errors import CouldNotError, Problem, RefusedError
+from builder.oci import Digest, canonical_json
 from builder.pipeline.lent import apt_sources
 from builder.plan.bake import base_source, context_name, secret_words
 from builder.report.records import atomic_write
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _BASE = "docker.io/library/debian:13"
 CONTAINER = "rocm-torch-registry"
 IMAGE = "rocm-torch-registry:local"
+TOOLS = "rocm-torch-tools"
 VOLUME = "rocm-torch-registry"
 PORT = 5000
 # A registry that was just started refuses connections for a moment.
@@ -87,15 +89,36 @@ def registry_down(*, purge: bool = False) -> bool:
 
 def build_registry_image(session: Session, name: str) -> None:
     """Build the image of the registry into the engine as ``name``."""
-    cell, locked = _debian_base(session)
+    _build_image(session, "registry", name, _debian_base(session))
+
+
+def tools_image(session: Session) -> str:
+    """Return the name of the image with Apptainer, built where the engine does not have it.
+
+    Raises:
+        RefusedError: ``UNLOCKED``, when no Debian 13 cell is locked, whose base it needs.
+        CouldNotError: it could not be built.
+    """
+    base = _debian_base(session, distro="debian13")
+    folder = session.workspace.images / "tools"
+    texts = {path.name: Digest.of(path.read_bytes()) for path in folder.iterdir()}
+    inputs = Digest.of(canonical_json({"base": base[1].base, "files": texts}))
+    name = f"{TOOLS}:{inputs.hex[:12]}"
+    if not DockerEngine().has_image(name):
+        _build_image(session, "tools", name, base)
+    return name
+
+
+def _build_image(session: Session, what: str, name: str, base: tuple[Cell, LockedCell]) -> None:
+    cell, locked = base
     workspace = session.workspace
-    folder = workspace.images / "registry"
+    folder = workspace.images / what
     served = session.site.base(cell.base.ref)
     source = base_source(cell, locked, workspace.layout, served=served)
     secrets = secret_words(apt_sources(session, cell))
     document = {
         "target": {
-            "registry": {
+            what: {
                 "context": str(folder),
                 "contexts": {context_name(_BASE): source},
                 "tags": [name],
@@ -104,21 +127,24 @@ def build_registry_image(session: Session, name: str) -> None:
             }
         }
     }
-    path = workspace.state / "bake" / "registry.json"
+    path = workspace.state / "bake" / f"{what}.json"
     atomic_write(path, json.dumps(document).encode())
-    session.tools.progress.say("", "registry", f"building {name}")
-    Buildx(session.tools.runner).bake(path, "registry", log=workspace.log("registry", "build"))
+    session.tools.progress.say("", what, f"building {name}")
+    Buildx(session.tools.runner).bake(path, what, log=workspace.log(what, "build"))
 
 
-def _debian_base(session: Session) -> tuple[Cell, LockedCell]:
+def _debian_base(session: Session, *, distro: str | None = None) -> tuple[Cell, LockedCell]:
     for cell in session.matrix.cells:
         locked = session.lock.cells.get(cell.id)
-        if locked is not None and session.facts.distributions[cell.distro].os_id == "debian":
+        if locked is None or distro not in (None, cell.distro):
+            continue
+        if session.facts.distributions[cell.distro].os_id == "debian":
             return cell, locked
+    needed = "Debian" if distro is None else distro
     raise RefusedError(
         Problem(
             code="UNLOCKED",
-            what="the registry's image needs the base of a locked Debian cell, and there is none",
+            what=f"this image needs the base of a locked {needed} cell, and there is none",
             where=str(session.lock_file),
             fix="run `rocm-torch lock` first",
         )

@@ -7,6 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from builder.engines.uv import uv_version
 from builder.errors import Problem, RefusedError
 from builder.facts import load_facts
 from builder.matrix.load import read_matrix
@@ -137,7 +138,12 @@ class Session:
                 )
             )
         context = self.context(cell)
-        inputs = Inputs.of_folders(context=context, folders=self.folders, locked=locked)
+        inputs = Inputs.of_folders(
+            context=context,
+            folders=self.folders,
+            locked=locked,
+            programs={"uv": uv_version()} if cell.wheels is not None else None,
+        )
         return Job(cell, locked, context, inputs)
 
     def cell(self, name: str) -> Cell:

@@ -34,7 +34,6 @@ class Places:
         export: the OCI layout that receives the image.
         base_ref: where a base of a registry is fetched here; its canonical name where it is None.
         secrets: files by id that a RUN sees and the image does not, such as a site's sources list.
-        wheelhouse: folder of wheels, for the families that install torch by wheel.
     """
 
     context: Path
@@ -43,7 +42,6 @@ class Places:
     export: Path
     base_ref: Reference | None = None
     secrets: tuple[tuple[str, Path], ...] = ()
-    wheelhouse: Path | None = None
 
 
 def target_name(cell: Cell) -> str:
@@ -59,8 +57,6 @@ def target(
     contexts[context_name(cell.base.ref)] = base_source(
         cell, locked, places.bases, served=places.base_ref
     )
-    if places.wheelhouse is not None:
-        contexts["wheelhouse"] = str(places.wheelhouse)
     output = [
         "type=oci",
         "tar=false",

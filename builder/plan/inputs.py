@@ -58,11 +58,18 @@ class Inputs:
         context: Mapping[str, bytes],
         folders: Mapping[str, Digest],
         locked: LockedCell,
+        programs: Mapping[str, str] | None = None,
     ) -> Self:
-        """Describe one cell where the digests of the folders are known, as all cells share them."""
-        parts = {f"context/{name}": Digest.of(content) for name, content in context.items()}
+        """Describe one cell where the digests of the folders are known, as all cells share them.
+
+        ``programs`` are the versions of those that a build is lent, by name.
+        """
+        parts: dict[str, str] = {
+            f"context/{name}": Digest.of(content) for name, content in context.items()
+        }
         parts |= folders
-        lock = locked.to_json()
+        parts |= {f"program/{name}": text for name, text in (programs or {}).items()}
+        lock = locked.deciding()
         parts |= {f"lock/{name}": Digest.of(canonical_json(lock[name])) for name in lock}
         return cls(tuple(sorted({**parts, "format": FORMAT_VERSION}.items())))
 

@@ -21,6 +21,7 @@ _WORDS = {
     "lock/archives": "archive moved",
     "lock/wheels": "wheel changed",
     "lock/epoch": "epoch changed",
+    "program/uv": "uv, which installs the wheels, is another version",
     "format": "the builder's format version changed",
 }
 

@@ -81,6 +81,15 @@ class PublishRecord(Record):
     bytes_sent: int
 
 
+class SifRecord(Record):
+    """A SIF made of an image: where it lies, the digest of its bytes, its size, the converter."""
+
+    path: str
+    file: str
+    size: int
+    tool: str
+
+
 RecordType = TypeVar("RecordType", bound=Record)
 
 

@@ -120,6 +120,54 @@ def tiny_project(
     return project
 
 
+WHEEL_INDEX = "https://download.pytorch.org/whl/rocm6.2.4"
+PYPI = "https://pypi.org/simple"
+WHEEL_LANE = {
+    "purpose": "tests of wheels",
+    "base": "wheel",
+    "distro": ["debian13"],
+    "rocm": ["6.2.4"],
+    "torch": ["2.7.1"],
+    "python": ["3.13"],
+    "flavour": ["runtime"],
+    "policy": {"levels": ["smoke"]},
+}
+
+
+def add_wheel_lane(project: Project, *, style: str = "simple") -> None:
+    """Give a project a cell of the family `wheel`, and its base where the project has one.
+
+    Its index keeps its canonical name: where that leads is for the settings of a site to say.
+    """
+    document = yaml.safe_load((project.root / "matrix.yaml").read_text("utf-8"))
+    document["lanes"]["wheels"] = WHEEL_LANE
+    text = yaml.safe_dump(document, sort_keys=False)
+    (project.root / "matrix.yaml").write_text(text, "utf-8")
+    wheel_facts(project, style)
+    path = project.root / "matrix.lock"
+    if path.exists():
+        lock = Lock.from_text(path.read_text("utf-8"), "matrix.lock")
+        (known, *_) = lock.cells.values()
+        matrix = read_matrix(project.root / "matrix.yaml", "matrix.yaml", load_facts(project.facts))
+        added = {cell.id: known for cell in matrix.cells if cell.wheels is not None}
+        path.write_text(lock.with_cells(added).to_text(), "utf-8")
+
+
+def wheel_facts(project: Project, style: str) -> None:
+    """Say of which style the index is, and that images of wheels get no compiler."""
+    path = project.facts / "wheel_indexes.yaml"
+    indexes = yaml.safe_load(path.read_text("utf-8"))
+    for index in indexes:
+        index["style"] = style if index["url"] == WHEEL_INDEX else index["style"]
+    path.write_text(yaml.safe_dump(indexes), "utf-8")
+    path = project.facts / "contents.yaml"
+    contents = yaml.safe_load(path.read_text("utf-8"))
+    for entry in contents:
+        if (entry["family"], entry["flavour"]) == ("wheel", "runtime"):
+            entry["components"] = ["torchvision", "torchaudio"]
+    path.write_text(yaml.safe_dump(contents), "utf-8")
+
+
 def _write_facts(folder: Path, torches: list[str]) -> None:
     shutil.copytree(REPO / "builder/facts/data", folder)
     builds = [

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from airgap import BRIDGE, Inside, airgap, removed
-from projects import IMAGE, REPO, Project, tiny_project
+from projects import IMAGE, REPO, WHEEL_LANE, Project, tiny_project, wheel_facts
+from wheel_server import other_wheels, torch_wheels
 
 from builder.engines.layout import Layout
 from builder.matrix.lock import Lock
@@ -37,6 +38,24 @@ from builder.engines.registry import Registry
 from builder.oci import Digest
 host, layout, digest, repository = sys.argv[1:]
 Registry(host).push_image(Layout(Path(layout)), Digest(digest), repository, "13")
+"""
+
+# Without the look at the room first: a real image of wheels wants 90 GiB.
+_BUILD = """
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from builder.engines.process import ProcessRunner
+from builder.pipeline.build import build
+from builder.pipeline.session import Session
+from builder.pipeline.workspace import Tools, Workspace
+from builder.report.progress import Silent
+root, matrix, lock, house = map(Path, sys.argv[1:])
+tools = Tools(ProcessRunner(), lambda: datetime.now(UTC), time.monotonic, Silent())
+session = Session(Workspace(root), tools, lock, matrix, root / "facts", root / "site.yaml", house)
+(cell,) = session.matrix.cells
+print(build(session, session.job(cell)).digest)
 """
 
 
@@ -150,6 +169,35 @@ def test_the_files_of_an_image_are_the_same_with_and_without_mirrors(
     here = Layout(chain.project.root / ".rocm-torch/layout").manifest(Digest(chain.build["digest"]))
     # Where the base came from is an input and told by a label: every file of the image is equal.
     assert there.layers == here.layers
+
+
+def test_a_cell_of_wheels_is_locked_and_built_from_a_folder(
+    chain: Chain, inside: Inside, tmp_path: Path
+) -> None:
+    house, matrix, lock = (tmp_path / name for name in ("house", "wheels.yaml", "wheels.lock"))
+    house.mkdir()
+    for file, content in (torch_wheels() | other_wheels()).items():
+        (house / file).write_bytes(content)
+    document = yaml.safe_load((chain.project.root / "matrix.yaml").read_text("utf-8"))
+    document["lanes"] = {"wheels": WHEEL_LANE}
+    matrix.write_text(yaml.safe_dump(document), "utf-8")
+    wheel_facts(chain.project, "simple")
+    options = ("--matrix", str(matrix), "--lock", str(lock), "--wheelhouse", str(house))
+    (entry,) = chain.project.done(*options, "lock")["cells"].values()
+    assert entry["base"]["origin"] == "registry"
+    assert {wheel["file"] for wheel in entry["wheels"]} == {path.name for path in house.iterdir()}
+    words = [str(path) for path in (chain.project.root, matrix, lock, house)]
+    done = subprocess.run(
+        [*inside.enter, sys.executable, "-c", _BUILD, *words],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    layout = Layout(chain.project.root / ".rocm-torch/layout")
+    assert layout.manifest(Digest(done.stdout.strip())).layers
 
 
 def test_without_the_settings_a_lock_fails_with_what_it_could_not_reach_and_what_would_help(

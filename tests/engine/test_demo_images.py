@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import docker
@@ -20,7 +21,6 @@ from builder.report.bench_results import parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 # Of the published models; built without memory, on the device "meta".
@@ -49,7 +49,13 @@ print(json.dumps(found))
 """
 # Checks for what these images do not promise.
 OTHER_FLAVOURS = {"hipify", "opencl"}
+PLANTED_TORCH = Path(__file__).with_name("planted_torch.py")
 CELLS = ("cpu-torch2.6.0-py313-debian13", "cpu-torch1.13.1-py311-debian12")
+# By cell: torch 1.13 has no half products on the CPU, and no choice of attention backends.
+REHEARSED = (
+    "devices matmul precision transfer conv attention amp train concurrent idle allreduce",
+    "devices transfer train concurrent idle",
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +85,11 @@ def selftest(
 ) -> tuple[int, dict[str, Any]]:
     """Run the self-test as a user would, and return its exit code and document."""
     words = ["rocm-torch-selftest", "--level", level, "--json", *options]
-    container = client.containers.run(digest, words, detach=True, environment=environment)
+    return answer(client, image=digest, command=words, environment=environment)
+
+
+def answer(client: docker.DockerClient, **run: Any) -> tuple[int, dict[str, Any]]:
+    container = client.containers.run(**run, detach=True)
     try:
         code = container.wait(timeout=300)["StatusCode"]
         return code, json.loads(container.logs(stdout=True, stderr=False))
@@ -122,6 +132,47 @@ def test_level_bench_runs_every_workload_in_tiny_on_a_cpu_and_keeps_its_samples(
     assert all("-tiny/" in one.workload and len(one.samples[0]) >= 5 for one in models)
     again = compare([run], [run], 0.5)
     assert again.verdict == "pass"
+
+
+@pytest.mark.parametrize(("cell", "names"), zip(CELLS, REHEARSED, strict=True))
+def test_the_gpu_checks_rehearse_on_the_cpu_and_are_still_no_pass(
+    cell: str, names: str, rows: dict[str, dict[str, Any]], client: docker.DockerClient
+) -> None:
+    only = [word for name in names.split() for word in ("--only", name)]
+    code, document = selftest(client, rows[cell]["digest"], "gpu", "--rehearse", *only)
+    assert document["rehearsal"] is True
+    assert (code, document["summary"]["verdict"]) == (3, "incomplete")
+    for check in document["checks"]:
+        assert check["detail"].startswith("Rehearsed on the CPU"), check
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "words"),
+    [
+        ("wrong-product", "matmul", "in torch.bfloat16 is wrong"),
+        ("lame-optimizer", "train", "must fall below"),
+        ("broken-convolution", "conv", "times what rounding explains"),
+        ("lost-bytes", "transfer", "1 of 67108864 bytes differ"),
+        ("busy-waiting", "idle", "of a core while it waits"),
+    ],
+)
+def test_a_fault_planted_into_the_real_torch_is_caught_and_named(
+    fault: str,
+    check: str,
+    words: str,
+    rows: dict[str, dict[str, Any]],
+    client: docker.DockerClient,
+) -> None:
+    options = ["--json", "--level", "gpu", "--rehearse", "--only", check]
+    code, document = answer(
+        client,
+        image=rows[CELLS[0]]["digest"],
+        command=["python", "-m", "rocm_torch_selftest", *options],
+        environment={"PLANTED_FAULT": fault, "PYTHONPATH": "/planted:/usr/lib/rocm-torch"},
+        volumes={str(PLANTED_TORCH): {"bind": "/planted/torch/__init__.py", "mode": "ro"}},
+    )
+    assert code == 2
+    assert words in document["checks"][0]["detail"]
 
 
 def test_a_run_slowed_on_purpose_says_so_in_its_result(

@@ -295,9 +295,10 @@ def test_the_bake_file_names_every_cell_and_is_the_same_twice(
     assert all(Path(one["context"], "Dockerfile").is_file() for one in targets.values())
 
 
-def test_the_schema_of_the_matrix_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schema", "matrix"]) == 0
-    assert "lanes" in json.loads(capsys.readouterr().out)["properties"]
+@pytest.mark.parametrize(("name", "holds"), [("matrix", "lanes"), ("host-state", "nodes")])
+def test_a_schema_is_printed(name: str, holds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema", name]) == 0
+    assert holds in json.loads(capsys.readouterr().out)["properties"]
 
 
 @pytest.mark.parametrize("host", ["a b", "host:port", "host:70000", "http://host", "host/path"])

@@ -145,10 +145,14 @@ def test_a_build_gets_mirror_and_sources_list_and_the_same_names_and_labels() ->
     assert found == plain
 
 
-def test_a_wheelhouse_is_a_context_of_its_own() -> None:
-    places = replace(PLACES, wheelhouse=Path("/srv/wheels"))
-    found = target(CELL, LOCKED, Digest.of(b"i"), places, image="ourorg/x")
-    assert found["contexts"]["wheelhouse"] == "/srv/wheels"
+def test_what_an_index_serves_is_found_and_told_by_its_canonical_name() -> None:
+    site = load_site(FULL, "site.yaml")
+    torch = "rocm6.2.4/torch-2.7.1%2Brocm6.2.4-cp311-cp311-linux_x86_64.whl"
+    served = f"https://wheels.site/pytorch/{torch}"
+    assert site.index_url(f"https://download.pytorch.org/whl/{torch}") == served
+    assert site.canonical_index_url(served) == f"https://download.pytorch.org/whl/{torch}"
+    assert site.index_url("https://pypi.org/simple") == "https://pypi.org/simple"
+    assert site.canonical_index_url("https://wheels.site/pytorch-other/x") is None
 
 
 def test_a_bootstrapped_base_is_asked_of_no_registry() -> None:

@@ -22,7 +22,7 @@ from builder.errors import CouldNotError, Problem, RefusedError
 from builder.oci import CONFIG, INDEX, MANIFEST, Descriptor, Digest, canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -135,6 +135,14 @@ class Layout:
         descriptor = Descriptor.of(content, media_type)
         replace_file(self.blob_path(descriptor.digest), content)
         return descriptor
+
+    def store_blob(self, descriptor: Descriptor, pieces: Iterable[bytes]) -> None:
+        """Store a blob that comes in pieces; ``pieces`` raises where they are not the blob."""
+        self._prepare()
+        with writing(self.root), temporary(self.root / ".partial") as stream:
+            for piece in pieces:
+                stream.write(piece)
+            publish(stream, self.blob_path(descriptor.digest))
 
     def write_image(
         self, config: bytes, layers: Sequence[Descriptor], *, reference: str | None = None

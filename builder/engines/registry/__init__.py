@@ -2,7 +2,7 @@
 
 from builder.engines.registry.client import PushedImage, Registry
 from builder.engines.registry.credentials import Credentials, load_credentials
-from builder.engines.registry.exchange import Patience, TransportFailedError
+from builder.engines.registry.exchange import Patience, TransportFailedError, retry_after
 from builder.engines.registry.hosts import is_loopback
 from builder.engines.registry.referrers import Attachment
 from builder.engines.registry.uploads import PushOutcome
@@ -17,4 +17,5 @@ __all__ = [
     "TransportFailedError",
     "is_loopback",
     "load_credentials",
+    "retry_after",
 ]

@@ -60,6 +60,15 @@ class Attached:
         self._confirm(repository, subject.digest, wanted)
         return tuple(wanted)
 
+    def attach_manifest(
+        self, repository: str, subject: Descriptor, artifact: Descriptor, body: bytes
+    ) -> None:
+        """Attach an artifact whose blobs are there; see :meth:`Registry.attach_manifest`."""
+        noted = self._documents.put(repository, artifact.digest, body, artifact.media_type)[1]
+        if not noted and self._api_referrers(repository, subject.digest) is None:
+            self._write_fallback(repository, subject.digest, (artifact,))
+        self._confirm(repository, subject.digest, (artifact,))
+
     def _push_artifact(self, repository: str, subject: Descriptor, artifact: Attachment) -> bool:
         """Push an artifact and tell whether the registry noted its subject.
 

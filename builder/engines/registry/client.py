@@ -261,6 +261,16 @@ class Registry:
         """
         return self._attached.attach_all(repository, subject, attachments)
 
+    def attach_manifest(
+        self, repository: str, subject: Descriptor, artifact: Descriptor, body: bytes
+    ) -> None:
+        """Attach an artifact by its manifest; its blobs are there and may be of any size.
+
+        Raises:
+            CouldNotError: a refusal, or ``REFERRER_INCOMPLETE`` where it is not listed after.
+        """
+        self._attached.attach_manifest(repository, subject, artifact, body)
+
     def _blob_from(self, url: str, repository: str, offset: int) -> Iterator[bytes]:
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         response = self._exchange.open(

@@ -177,25 +177,13 @@ class Exchange:
         if not self._may_repeat(attempt):
             return None
         if status == 429:
-            seconds = self._retry_after(response.headers.get("retry-after"))
+            seconds = retry_after(response.headers.get("retry-after"), self._clock())
             if seconds is None:
                 return self._backoff(attempt)
             return seconds if seconds <= self.patience.longest_wait else None
         if call.is_read and status in (500, 502, 503, 504):
             return self._backoff(attempt)
         return None
-
-    def _retry_after(self, header: str | None) -> float | None:
-        if not header:
-            return None
-        try:
-            return max(float(header), 0.0)
-        except ValueError:
-            pass
-        try:
-            return max(parsedate_to_datetime(header).timestamp() - self._clock(), 0.0)
-        except (TypeError, ValueError):
-            return None
 
     def _authorised(self, call: Call) -> httpx.Response:
         response = self._follow(call)
@@ -263,6 +251,25 @@ class Exchange:
                 where=str(url.copy_with(query=None)),
             )
         )
+
+
+def retry_after(header: str | None, now: float) -> float | None:
+    """Return how many seconds a ``Retry-After`` header says to wait; None where it says nothing.
+
+    Args:
+        header: seconds, or a date (RFC 9110, section 10.2.3).
+        now: seconds since 1970.
+    """
+    if not header:
+        return None
+    try:
+        return max(float(header), 0.0)
+    except ValueError:
+        pass
+    try:
+        return max(parsedate_to_datetime(header).timestamp() - now, 0.0)
+    except (TypeError, ValueError):
+        return None
 
 
 def _drain(response: httpx.Response) -> None:

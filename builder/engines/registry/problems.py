@@ -44,13 +44,19 @@ def _meaning(answer: Answer, host: str) -> tuple[str, str | None, str | None]:
     if status == 429:
         wait = answer.headers.get("retry-after")
         why = "the quota of this account or, without a login, of this address is used up"
-        again = f"; the registry says to wait {wait} s" if wait else "; wait some minutes"
-        return "RATE_LIMIT", why, _LOGIN.format(host=host) + again
+        return "RATE_LIMIT", why, f"{_LOGIN.format(host=host)}; {told_wait(wait)}"
     if status >= 500:
         return "REGISTRY_FAILED", "the fault is the registry's", "run the same command again later"
     if b"HTTP request to an HTTPS server" in answer.body:
         return "REGISTRY_WANTS_TLS", None, f"use TLS for {host}: turn plain http off"
     return "REGISTRY_UNEXPECTED", None, None
+
+
+def told_wait(header: str | None) -> str:
+    """Say what a ``Retry-After`` header asks for: seconds, or a date."""
+    if not header:
+        return "wait some minutes"
+    return f"it says to wait {header} s" if header.isdigit() else f"it says to wait until {header}"
 
 
 def _codes(body: bytes) -> set[str]:

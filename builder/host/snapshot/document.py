@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from builder.host.snapshot.model import DeviceNode, Engine, Gpu, HostSnapshot, Place, ToolOutput
+from builder.host.snapshot.private import without_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SCHEMA = "rocm-torch/host-state/v1"
-_LISTED: dict[str, Any] = {"nodes": DeviceNode, "gpus": Gpu, "engines": Engine}
-_NAMED: dict[str, Any] = {"places": Place, "tools": ToolOutput}
-# Addresses of machines, mail, and whatever looks like a token; home folders by their owner.
-_PRIVATE = (
-    (re.compile(r"(?<=://)[^\s/@]+(?=@)"), "(login)"),
-    (re.compile(r"\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b(?!\.)"), "(address)"),
-    (re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE), "(address)"),
-    (re.compile(r"[\w.+-]+(?<!\))@[\w-]+(?:\.[\w-]+)+"), "(mail)"),
-    (re.compile(r"(?i)\b(?:hf|ghp|gho|glpat|sk|xox[bp])[-_][A-Za-z0-9_-]{10,}"), "(token)"),
-    (re.compile(r"(/home/|/users?/)[^/\s:]+", re.IGNORECASE), r"\1(user)"),
-)
-_SECRET_NAME = re.compile(r"(?i)(token|secret|passw|key|credential)")
+LISTED: dict[str, Any] = {"nodes": DeviceNode, "gpus": Gpu, "engines": Engine}
+NAMED: dict[str, Any] = {"places": Place, "tools": ToolOutput}
 
 
-def to_document(snapshot: HostSnapshot) -> dict[str, Any]:
+def to_document(snapshot: HostSnapshot, names: Iterable[str] = ()) -> dict[str, Any]:
     """Return the JSON form (``rocm-torch/host-state/v1``) without names, addresses and tokens.
 
     What has its default is left out, so that a hand-written state can be as short.
+
+    Args:
+        snapshot: what was seen.
+        names: words that tell whose machine it is (user, host name): taken out wherever they stand.
     """
     document: dict[str, Any] = {"schema": SCHEMA}
     for field in fields(snapshot):
@@ -35,7 +32,7 @@ def to_document(snapshot: HostSnapshot) -> dict[str, Any]:
         default = field.default_factory() if field.default_factory is not MISSING else field.default
         if value != default:
             document[field.name] = _plain(value)
-    clean: dict[str, Any] = _without_secrets(document)
+    clean: dict[str, Any] = without_private(document, names)
     return clean
 
 
@@ -58,10 +55,14 @@ def from_document(document: Mapping[str, Any]) -> HostSnapshot:
 
 
 def _typed(key: str, value: Any, kind: str) -> Any:
-    if key in _LISTED:
-        return tuple(_made(_LISTED[key], one, f"{key}[{n}]") for n, one in enumerate(value))
-    if key in _NAMED:
-        return {name: _made(_NAMED[key], one, f"{key}.{name}") for name, one in value.items()}
+    if key in LISTED:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError(f"{key} is no list: {value!r}")
+        return tuple(_made(LISTED[key], one, f"{key}[{n}]") for n, one in enumerate(value))
+    if key in NAMED:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{key} is no object: {value!r}")
+        return {name: _made(NAMED[key], one, f"{key}.{name}") for name, one in value.items()}
     return _checked(key, value, kind)
 
 
@@ -106,17 +107,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     return asdict(value) if hasattr(value, "__dataclass_fields__") else value
-
-
-def _without_secrets(value: Any, name: str = "") -> Any:
-    if isinstance(value, dict):
-        return {key: _without_secrets(one, str(key)) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(one, name) for one in value]
-    if not isinstance(value, str):
-        return value
-    if value and _SECRET_NAME.search(name):
-        return "(redacted)"
-    for pattern, words in _PRIVATE:
-        value = pattern.sub(words, value)
-    return value

@@ -86,6 +86,7 @@ class Engine:
         runtime: the OCI runtime, ``runc`` or ``crun``.
         user_namespaces: whether containers get a user namespace by default.
         desktop: whether it is Docker Desktop, whose containers run in a virtual machine.
+        api: newest version of its API, and ``min_api`` the oldest that it takes.
     """
 
     kind: str
@@ -94,6 +95,8 @@ class Engine:
     runtime: str | None = None
     user_namespaces: bool = False
     desktop: bool = False
+    api: str | None = None
+    min_api: str | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,8 @@ class HostSnapshot:
         engines: container engines found, the one in use first.
         nodes: every node of the GPU path: kfd first, then render nodes, cards, dxg.
         gpus: GPUs that the kernel knows.
+        pci_gpus: display and accelerator devices of AMD on the PCI bus, each as address, ids and
+            bound driver (``0000:83:00.0 1002:744c amdgpu``); ``None`` where there is no PCI bus.
         kfd_gpu_nodes: number of GPU nodes in the KFD topology; ``None`` where there is no KFD.
         kfd_processes: processes that use the GPU now.
         modules: loaded kernel modules that concern the GPU.
@@ -173,6 +178,7 @@ class HostSnapshot:
     engines: tuple[Engine, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    pci_gpus: tuple[str, ...] | None = None
     kfd_gpu_nodes: int | None = None
     kfd_processes: int | None = None
     modules: tuple[str, ...] | None = None

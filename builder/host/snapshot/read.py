@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.host.snapshot.container import container_of
-from builder.host.snapshot.gpus import read_gpus
+from builder.host.snapshot.gpus import read_gpus, read_pci_gpus
 from builder.host.snapshot.model import DeviceNode, Engine, HostSnapshot, Place, ToolOutput
 from builder.host.snapshot.text import first_line, number, read_text
 
@@ -87,6 +87,7 @@ def read_snapshot(root: Path, around: Surroundings | None = None) -> HostSnapsho
         engines=here.engines,
         nodes=tuple(_nodes(root, probe=here.probe)),
         gpus=gpus,
+        pci_gpus=read_pci_gpus(root),
         kfd_gpu_nodes=kfd_gpu_nodes,
         kfd_processes=_count(root / "sys/class/kfd/kfd/proc"),
         modules=_modules(root),

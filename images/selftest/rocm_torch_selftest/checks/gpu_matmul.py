@@ -47,7 +47,16 @@ def full_precision(torch: Any) -> dict[str, bool]:
         "allow_fp16_reduced_precision_reduction",
         "allow_bf16_reduced_precision_reduction",
     )
-    for name in names:
-        if hasattr(matmul, name):
-            setattr(matmul, name, False)
-    return {name: bool(getattr(matmul, name)) for name in names if hasattr(matmul, name)}
+    present = [name for name in names if has_switch(matmul, name)]
+    for name in present:
+        setattr(matmul, name, False)
+    return {name: bool(getattr(matmul, name)) for name in present}
+
+
+def has_switch(matmul: Any, name: str) -> bool:
+    """Tell whether torch has a switch; torch 1.13 asserts where others say AttributeError."""
+    try:
+        getattr(matmul, name)
+    except (AttributeError, AssertionError):
+        return False
+    return True

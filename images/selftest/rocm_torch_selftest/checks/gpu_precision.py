@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_torch_selftest.checks import rounding
 from rocm_torch_selftest.checks.gpu import first_device, usable_torch
+from rocm_torch_selftest.checks.gpu_matmul import has_switch
 from rocm_torch_selftest.outcome import CheckFailedError, passed
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(context: Context) -> Outcome:
     matmul = torch.backends.cuda.matmul
     errors: dict[str, dict[str, float]] = {}
     for name, dtype in SWITCHES:
-        if not hasattr(matmul, name):
+        if not has_switch(matmul, name):
             continue
         before = getattr(matmul, name)
         errors[name] = {}

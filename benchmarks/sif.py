@@ -1,0 +1,76 @@
+"""How long a SIF takes: our conversion beside `apptainer build` with its defaults, the same image.
+
+    .venv/bin/python benchmarks/sif.py [CELL]
+
+It needs a running engine, builds the cell once (the Debian 13 one by default), converts it both
+ways with the same Apptainer, one after the other, and prints times and sizes as ratios.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engine")]
+
+from projects import Project, copy_repo  # noqa: E402
+
+from builder.engines.apptainer import Apptainer, ToolsPlace, User  # noqa: E402
+from builder.engines.layout import Layout  # noqa: E402
+from builder.engines.process import ProcessRunner  # noqa: E402
+from builder.oci import Digest  # noqa: E402
+
+
+def main(cell: str) -> None:
+    """Convert ``cell`` both ways; ends with 1 where ours is slower than a third, or larger."""
+    state = ROOT / ".rocm-torch"
+    state.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="benchmark-", dir=state))
+    try:
+        project = Project(folder / "project")
+        copy_repo(project.root)
+        project.done("lock", cell)
+        project.done("build", cell)
+        project.done("sif", cell)  # makes the tools image
+        started = time.monotonic()
+        record = project.done("sif", "--force", cell)["record"]
+        ours = time.monotonic() - started
+        theirs, size = by_defaults(project.root, Digest(record["digest"]), folder / "defaults")
+        print(f"rocm-torch sif: {ours:.1f} s, {record['size'] / 1e6:.1f} MB")
+        print(f"apptainer build: {theirs:.1f} s, {size / 1e6:.1f} MB")
+        print(f"time {ours / theirs:.2f}, size {record['size'] / size:.3f}")
+        if ours > theirs / 3 or record["size"] > size:
+            sys.exit(1)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def by_defaults(root: Path, digest: Digest, folder: Path) -> tuple[float, int]:
+    """Convert the image as `apptainer build` does it by itself; return seconds and bytes."""
+    image = next(
+        word
+        for line in (root / ".rocm-torch/tools.jsonl").read_text("utf-8").splitlines()
+        for word in line.replace('"', " ").replace(",", " ").split()
+        if word.startswith("rocm-torch-tools:")
+    )
+    work = folder / "work"
+    work.mkdir(parents=True)
+    layout = root / ".rocm-torch/layout"
+    view = Layout(layout).view(digest, folder / "layout")
+    fuse = Path("/dev/fuse").exists()
+    program = Apptainer(ProcessRunner(), ToolsPlace(image, User(0, 0), fuse=fuse))
+    sif = folder / "out.sif"
+    started = time.monotonic()
+    done = program.build(view, sif, temporary=work, squash=None, read=(layout.resolve(),))
+    seconds = time.monotonic() - started
+    if done.returncode != 0:
+        sys.exit(done.tail())
+    return seconds, sif.stat().st_size
+
+
+if __name__ == "__main__":
+    main(*(sys.argv[1:] or ["cpu-py313"]))

@@ -1,0 +1,149 @@
+"""The words that Apptainer and Slurm are called with, here and through the container engine."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builder.engines.apptainer import (
+    Apptainer,
+    HostPlace,
+    Invocation,
+    Squash,
+    ToolsPlace,
+    User,
+    find_apptainer,
+)
+from builder.engines.process import Command, Completed
+from builder.engines.slurm import Ask, Slurm
+from builder.errors import CouldNotError
+from builder.plan.job_script import fabric_environ, job_script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from builder.engines.process import Stream
+
+CALL = Invocation(
+    ("exec", "/d/x.sif", "id"),
+    60.0,
+    {"HOME": "/h"},
+    read=(Path("/d/x.sif"), Path("/w/in")),
+    write=(Path("/w"),),
+    devices=("/dev/kfd",),
+)
+
+
+class Answers:
+    """A runner that gives one answer and keeps what it was asked."""
+
+    def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
+        self.asked: list[Command] = []
+        self._answer = (code, stdout, stderr)
+
+    def run(
+        self,
+        command: Command,
+        on_line: Callable[[Stream, str], None] | None = None,  # noqa: ARG002
+    ) -> Completed:
+        self.asked.append(command)
+        code, stdout, stderr = self._answer
+        return Completed(command.argv, code, stdout, stderr, 0.0)
+
+
+def test_the_tools_image_gets_no_privileges_no_network_and_paths_by_their_own_names() -> None:
+    place = ToolsPlace("tools:1", User(7, 8, (9, 10)), ("k=v",))
+    words = place.command(CALL).argv
+    assert words[:2] == ("docker", "run")
+    assert "--privileged" not in words
+    assert "--network=none" in words
+    assert "--volume=/d/x.sif:/d/x.sif:ro" in words
+    assert "--volume=/w:/w" in words
+    assert not any("/w/in" in word for word in words), "the folder above it is there, to write"
+    assert "--env=HOME=/h" in words
+    assert "--device=/dev/kfd" in words
+    place_of = words.index("tools:1")
+    assert words[place_of + 1 :] == (
+        *("as-user", "7", "8", "9,10", "apptainer"),
+        *("exec", "/d/x.sif", "id"),
+    )
+
+
+def test_without_a_fuse_device_none_is_asked_of_the_engine() -> None:
+    words = ToolsPlace("tools:1", User(0, 0), fuse=False).command(CALL).argv
+    assert "--device=/dev/fuse" not in words
+
+
+def test_the_hosts_program_gets_the_environment_that_was_asked_for_and_no_other() -> None:
+    command = HostPlace(Path("/usr/bin/apptainer"), "/usr/bin").command(CALL)
+    assert command.argv == ("/usr/bin/apptainer", "exec", "/d/x.sif", "id")
+    assert command.env == {"PATH": "/usr/bin", "HOME": "/h"}
+
+
+def test_the_host_is_asked_for_its_own_program_first(tmp_path: Path) -> None:
+    assert find_apptainer(str(tmp_path)) is None
+    program = tmp_path / "apptainer"
+    program.write_text("#!/bin/sh\n", "ascii")
+    program.chmod(0o755)
+    assert find_apptainer(str(tmp_path)) == HostPlace(program, str(tmp_path))
+
+
+def test_an_old_apptainer_is_not_given_what_it_does_not_know() -> None:
+    runner = Answers(stdout="Usage: apptainer build [options]\n  --fakeroot\n")
+    program = Apptainer(runner, HostPlace(Path("/a"), ""))
+    assert not program.can_tune()
+    program.build(Path("/l"), Path("/o/x.sif"), temporary=Path("/t"), squash=None)
+    assert "--mksquashfs-args" not in runner.asked[-1].argv
+    program.build(Path("/l"), Path("/o/x.sif"), temporary=Path("/t"), squash=Squash(2, 1 << 30))
+    assert "--mksquashfs-args" in runner.asked[-1].argv
+    assert {runner.asked[-1].env[name] for name in ("APPTAINER_TMPDIR", "TMPDIR")} == {"/t"}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("stdout", "code"), [("", 255), ("{}", 0), ("no json", 0)])
+def test_a_file_without_labels_is_told_as_no_sif(stdout: str, code: int) -> None:
+    program = Apptainer(Answers(stdout, code=code), HostPlace(Path("/a"), ""))
+    with pytest.raises(CouldNotError, match="SIF_UNREADABLE"):
+        program.labels(Path("/x.sif"))
+
+
+@pytest.mark.parametrize(("stdout", "number"), [("42\n", "42"), ("42;cluster\n", "42")])
+def test_the_id_of_a_job_is_what_slurm_prints_with_or_without_its_cluster(
+    stdout: str, number: str
+) -> None:
+    runner = Answers(stdout)
+    job = Slurm(runner).submit(Path("/f/job.sh"), "n", Ask("p", 8, "30", "gfx942", "a"))
+    assert job == number
+    words = runner.asked[0].argv
+    assert {"--partition=p", "--gpus=8", "--time=30", "--constraint=gfx942", "--account=a"} <= {
+        *words
+    }
+
+
+def test_what_slurm_refuses_is_told_in_its_words() -> None:
+    runner = Answers(stderr="sbatch: error: invalid partition specified: nope\n", code=1)
+    with pytest.raises(CouldNotError, match="invalid partition specified: nope"):
+        Slurm(runner).submit(Path("/f/job.sh"), "n", Ask())
+
+
+def test_a_job_that_slurm_has_forgotten_has_no_state_and_a_silent_controller_is_an_error() -> None:
+    forgotten = Answers(stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+    assert Slurm(forgotten).state("1") is None
+    with pytest.raises(CouldNotError, match="SLURM_UNREACHABLE"):
+        Slurm(Answers(stderr="Unable to contact slurm controller", code=1)).state("1")
+
+
+@pytest.mark.parametrize("folder", ["/plain", "/with space", "/it's", "/a$b"])
+def test_a_job_script_is_valid_shell_whatever_the_folder_is_called(folder: str) -> None:
+    script = job_script(Path(folder), Path(f"{folder}/x.sif"), "smoke", {"NCCL_DEBUG": "a b"})
+    done = subprocess.run(["bash", "-n"], input=script, text=True, check=False, timeout=30)
+    assert done.returncode == 0
+    assert "export APPTAINERENV_NCCL_DEBUG='a b'" in script
+
+
+def test_a_fabric_brings_its_variables_and_none_brings_none() -> None:
+    assert fabric_environ(None) == {}
+    assert fabric_environ("cxi")["FI_MR_CACHE_MONITOR"] == "userfaultfd"
+    assert fabric_environ("ib") == {"NCCL_DEBUG": "INFO"}
