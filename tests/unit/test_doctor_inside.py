@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="making device nodes needs root")
-# In the child and after its imports: another user may not reach this Python's own files.
+# In the child and after its imports (argparse takes shutil late): another user may not reach this Python's own files.
 DROP = "import os; os.setgroups([]); os.setgid({0}); os.setuid({0});"
 HOME = "usr/lib/rocm-torch/doctor"
 # What Python 3.8 does not have and its parser takes all the same.
@@ -52,7 +52,7 @@ def make_node(root: Path, name: str, number: tuple[int, int] = (1, 3), gid: int 
 def ask(root: Path, *words: str, user: int | None = None) -> tuple[int, dict[str, Any]]:
     """Run the staged files with a bare Python that knows nothing of this working copy."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv.pop(1));"
+        "import shutil, sys; sys.path.insert(0, sys.argv.pop(1));"
         "from builder.host.rules.inside import main;"
         f"{DROP.format(user) if user else ''}"
         "sys.exit(main())"
