@@ -1,4 +1,4 @@
-"""Command doctor: why a container does not see the GPU, and what to do."""
+"""The doctor: why a container does not see the GPU of this host."""
 
 from __future__ import annotations
 
@@ -9,154 +9,175 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from builder.cli.common import DeviceRoot, Globals, Json, answer
+from builder.cli.common import DeviceRoot, Json, answer
 from builder.errors import BadCallError, CouldNotError, Problem
 
 if TYPE_CHECKING:
-    from builder.host.rules import HostFacts
+    from builder.engines.process import Runner
+    from builder.host.rules import Diagnosis, HostFacts, ImageFacts
+    from builder.host.rules.checklist import Check
     from builder.host.snapshot import HostSnapshot
+
+_EXIT_CODES = {"pass": 0, "fail": 2, "incomplete": 3}
+_WIDTH = 100
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command(epilog="Example: rocm-torch doctor --save host.json")(doctor)
+    """Add the command to the program."""
+    app.command(epilog="Example: rocm-torch doctor --preflight ourorg/rocm-torch:6.2-py311")(doctor)
 
 
 def doctor(
     context: typer.Context,
     image: Annotated[
-        str | None, typer.Argument(help="An image of the local engine, to compare the host with.")
+        str | None,
+        typer.Argument(help="Image whose targets, ROCm and user are compared with this host."),
     ] = None,
     preflight: Annotated[
-        bool, typer.Option("--preflight", help="Answer five questions before a container starts.")
+        bool, typer.Option("--preflight", help="Print the five-point checklist.")
     ] = False,
     host_state: Annotated[
-        Path | None, typer.Option(help="Judge a saved host instead of this one.")
+        Path | None,
+        typer.Option(help="Judge a saved state, not this host.", exists=True, dir_okay=False),
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Write what was seen, without names and tokens.")
+        Path | None,
+        typer.Option(help="Write what was seen, without names and addresses, to this file."),
     ] = None,
-    device_root: DeviceRoot = Path("/"),
+    error: Annotated[
+        str | None, typer.Option(help="An error message that you saw and want explained.")
+    ] = None,
+    root: DeviceRoot = Path("/"),
     as_json: Json = False,
 ) -> None:
-    """Look at this host, or a saved one, and name the cause, its fix and the evidence.
+    """Say why a container would not see the GPU here: cause, fix and evidence.
 
-    Exit 2 where the GPU cannot be used, 3 where there is none to judge.
+    Exit status 0: nothing is in the way; 2: an error was found; 3: there is no GPU to judge.
     """
-    from builder.host import told
+    from builder.engines.process import ProcessRunner
+    from builder.facts import load_facts
+    from builder.host.known import host_facts
     from builder.host.rules import diagnose
 
-    snapshot = _read(host_state) if host_state else _look(device_root)
+    runner = ProcessRunner()
+    seen = _saved(host_state, error) if host_state else _look(runner, root, error)
     if save:
-        _save(snapshot, save)
-    facts = _facts(context.obj, image)
-    diagnosis = diagnose(snapshot, facts)
-    run_args = _run_args(snapshot)
-    document = told.document(snapshot, diagnosis, run_args)
-    report = list(told.lines(snapshot, diagnosis, run_args))
-    if preflight:
-        points = _points(snapshot, facts)
-        document["preflight"] = points
-        report = [
-            f"{point['result']:<8}{point['asks']}" + "".join(f" {code}" for code in point["codes"])
-            for point in points
-        ] + ["", *report]
-    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(report)))
-    if exit_code := told.EXIT_CODES[diagnosis.verdict]:
-        raise typer.Exit(exit_code)
+        _save(save, seen)
+    looked = _image(runner, seen, image) if image else None
+    facts = host_facts(load_facts(context.obj.facts), looked)
+    found = diagnose(seen, facts)
+    checks = _checks(seen, facts, found) if preflight else ()
+    document = _document(found, checks, image, looked)
+    answer(document, as_json=as_json, text=lambda: _print(found, checks, image, looked))
+    raise typer.Exit(_EXIT_CODES[found.verdict])
 
 
-def _look(root: Path) -> HostSnapshot:
-    from builder.host.around import look_around
+def _look(runner: Runner, root: Path, error: str | None) -> HostSnapshot:
+    from builder.engines.host_tools import surroundings
     from builder.host.snapshot import read_snapshot
-    from builder.host.snapshot.container import container_of
 
-    inside = container_of(root, os.environ) is not None
-    return read_snapshot(root, look_around(root, os.environ, inside=inside))
+    return read_snapshot(root, surroundings(runner, os.environ, root, told=error))
 
 
-def _read(file: Path) -> HostSnapshot:
-    from builder.host.snapshot import from_document
+def _saved(path: Path, error: str | None) -> HostSnapshot:
+    from dataclasses import replace
+
+    from builder.host.snapshot import ToolOutput, from_document
 
     try:
-        document = json.loads(file.read_text("utf-8"))
+        document = json.loads(path.read_text("utf-8"))
         if not isinstance(document, dict):
-            raise ValueError("it is no JSON object")
-        return from_document(document)
-    except OSError as error:
-        raise CouldNotError(
-            Problem("HOST_STATE_UNREADABLE", f"It cannot be read: {error.strerror}.", str(file))
-        ) from error
-    except ValueError as error:
+            raise ValueError(f"it is a {type(document).__name__}, not an object")
+        seen = from_document(document)
+    except (OSError, ValueError) as problem:
         raise BadCallError(
             Problem(
-                code="NOT_A_HOST_STATE",
-                what=f"This is no saved host state: {error}.",
-                where=str(file),
-                fix="write one with `rocm-torch doctor --save FILE`; its schema:"
-                " `rocm-torch schema host-state`",
+                code="HOST_STATE_INVALID",
+                what=f"not a saved host state: {problem}",
+                where=str(path),
+                fix="write one with rocm-torch doctor --save FILE; rocm-torch schema host-state"
+                " prints its schema",
             )
-        ) from error
+        ) from None
+    if not error:
+        return seen
+    return replace(seen, tools={**seen.tools, "error": ToolOutput("error", 1, stderr=error)})
 
 
-def _save(snapshot: HostSnapshot, file: Path) -> None:
-    from builder.host.around import owner_names
+def _save(path: Path, seen: HostSnapshot) -> None:
     from builder.host.snapshot import to_document
 
-    text = json.dumps(to_document(snapshot, owner_names(os.environ)), indent=1) + "\n"
     try:
-        file.write_text(text, "utf-8")
-    except OSError as error:
+        path.write_text(json.dumps(to_document(seen), indent=1) + "\n", encoding="utf-8")
+    except OSError as problem:
         raise CouldNotError(
-            Problem("HOST_STATE_NOT_SAVED", f"It cannot be written: {error.strerror}.", str(file))
-        ) from error
+            Problem("CANNOT_SAVE", f"the host state cannot be written: {problem}", where=str(path))
+        ) from None
 
 
-def _facts(options: Globals, image: str | None) -> HostFacts:
-    from builder.facts import load_facts
-    from builder.host.known import host_facts, image_facts
+def _image(runner: Runner, seen: HostSnapshot, reference: str) -> ImageFacts | None:
+    """Ask the engines of this machine for the image; ``None`` where none has it."""
+    from builder.engines.host_tools import image_configuration
+    from builder.host.known import image_facts
 
-    facts = load_facts(options.facts)
-    if image is None:
-        return host_facts(facts)
-    found = _inspected(image)
-    labels = found["Config"].get("Labels") or {}
-    return host_facts(
-        facts, image_facts(image, labels, found["Config"].get("User", ""), found.get("Size"))
-    )
-
-
-def _inspected(image: str) -> dict[str, Any]:
-    from builder.engines.docker_engine import DockerEngine
-
-    found = DockerEngine().inspected(image)
-    if found is None:
-        raise CouldNotError(
-            Problem(
-                code="IMAGE_NOT_HERE",
-                what=f"The local engine has no image {image}, so its targets are not known.",
-                where=image,
-                fix=f"docker pull {image}",
-            )
-        )
-    return found
+    if reference.startswith("-"):
+        raise BadCallError(Problem("BAD_IMAGE", f"not an image: {reference!r}"))
+    kinds = [engine.kind for engine in seen.engines if engine.kind in ("docker", "podman")]
+    for kind in kinds or ["docker", "podman"]:
+        found = image_configuration(runner, kind, reference)
+        if found:
+            labels, user, size = found
+            return image_facts(reference, labels, user, size)
+    return None
 
 
-def _points(snapshot: HostSnapshot, facts: HostFacts) -> list[dict[str, Any]]:
-    from builder.host.preflight import preflight
+def _checks(seen: HostSnapshot, facts: HostFacts, found: Diagnosis) -> tuple[Check, ...]:
+    from builder.host.rules.checklist import preflight
 
-    return [
-        {"asks": point.asks, "result": point.result, "codes": list(point.codes)}
-        for point in preflight(snapshot, facts)
-    ]
+    return preflight(seen, facts, found)
 
 
-def _run_args(snapshot: HostSnapshot) -> dict[str, tuple[str, ...]]:
-    """Return what each engine needs; a rootless one needs more than devices and groups."""
-    from builder.host.access import device_access
+def _unlooked(image: str | None, looked: ImageFacts | None) -> str | None:
+    """Say why an image was not compared, where it was not."""
+    if not image:
+        return None
+    if looked is None:
+        return f"{image} was not compared: no engine of this machine has it (docker pull {image})"
+    if not looked.gfx:
+        return f"{image} was not compared by target: it has no label io.rocm-torch.gfx"
+    return None
 
-    if snapshot.container or not snapshot.compute_nodes:
-        return {"docker": (), "podman": ()}
-    words = device_access(snapshot).docker_arguments()
-    rootless = {engine.kind for engine in snapshot.engines if engine.rootless}
-    return {kind: () if kind in rootless else words for kind in ("docker", "podman")}
+
+def _document(
+    found: Diagnosis, checks: tuple[Check, ...], image: str | None, looked: ImageFacts | None
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "schema": "rocm-torch/doctor/v1",
+        "verdict": found.verdict,
+        "findings": [finding.to_json() for finding in found.findings],
+        # Filled in from builder.host.run: the arguments for this host, by engine.
+        "run_args": {},
+    }
+    if checks:
+        document["preflight"] = [
+            {"name": one.name, "result": one.result, "detail": one.detail} for one in checks
+        ]
+    if image:
+        document["image"] = {"reference": image, "note": _unlooked(image, looked)}
+    return document
+
+
+def _print(
+    found: Diagnosis, checks: tuple[Check, ...], image: str | None, looked: ImageFacts | None
+) -> None:
+    from builder.host.rules.text import checklist_lines, lines
+
+    for line in checklist_lines(checks, _WIDTH):
+        typer.echo(line)
+    if checks:
+        typer.echo("")
+    for line in lines(found, _WIDTH):
+        typer.echo(line)
+    note = _unlooked(image, looked)
+    if note:
+        typer.echo(f"\nnote: {note}")

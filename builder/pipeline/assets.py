@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
+from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from builder.errors import Problem, RefusedError
+from builder.facts import load_facts
+from builder.host.known import host_facts
+from builder.host.rules.facts import facts_to_document
 from builder.oci import Digest
 from builder.plan.inputs import AssetFile, assets_digest
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 # times to the epoch and leaves earlier ones alone.
 _STAGED_DAY = 315_532_800 * 10**9
 _DAY = 86_400 * 10**9
+_DOCTOR = "usr/lib/rocm-torch/doctor"
 _LEFT_OUT = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 
 
@@ -31,10 +37,36 @@ def read_assets(workspace: Workspace) -> Assets:
     """Read both folders, by the names under which Dockerfiles copy them."""
     return MappingProxyType(
         {
-            "rootfs": _read_folder(workspace.images / "rootfs"),
+            "rootfs": MappingProxyType(
+                {**_read_folder(workspace.images / "rootfs"), **doctor_files()}
+            ),
             "selftest": _read_folder(workspace.images / "selftest" / "rocm_torch_selftest"),
         }
     )
+
+
+def doctor_files() -> Mapping[str, AssetFile]:
+    """Return the snapshot and the rules of this package, and the facts they need, for images.
+
+    They lie among the files of every image, so that the doctor inside says what the one on the
+    host says. Only the modules that need the standard library alone go along.
+    """
+    package = files("builder")
+    taken = {
+        "__init__.py": package / "__init__.py",
+        "host/__init__.py": package / "host/__init__.py",
+    }
+    for room in ("host/snapshot", "host/rules"):
+        for item in (package / room).iterdir():
+            if item.name.endswith(".py"):
+                taken[f"{room}/{item.name}"] = item
+    found = {
+        f"{_DOCTOR}/builder/{name}": AssetFile(item.read_bytes(), executable=False)
+        for name, item in sorted(taken.items())
+    }
+    known = json.dumps(facts_to_document(host_facts(load_facts())), indent=1, sort_keys=True)
+    found[f"{_DOCTOR}/facts.json"] = AssetFile(f"{known}\n".encode(), executable=False)
+    return MappingProxyType(found)
 
 
 def _read_folder(root: Path) -> Mapping[str, AssetFile]:
