@@ -73,8 +73,8 @@ def doctor(
 
 
 def _look(runner: Runner, root: Path, error: str | None) -> HostSnapshot:
-    from builder.engines.host_tools import surroundings
     from builder.host.snapshot import read_snapshot
+    from builder.pipeline.host_state import surroundings
 
     return read_snapshot(root, surroundings(runner, os.environ, root, told=error))
 
@@ -117,8 +117,8 @@ def _save(path: Path, seen: HostSnapshot) -> None:
 
 def _image(runner: Runner, seen: HostSnapshot, reference: str) -> ImageFacts | None:
     """Ask the engines of this machine for the image; ``None`` where none has it."""
-    from builder.engines.host_tools import image_configuration
     from builder.host.known import image_facts
+    from builder.pipeline.host_state import image_configuration
 
     if reference.startswith("-"):
         raise BadCallError(Problem("BAD_IMAGE", f"not an image: {reference!r}"))

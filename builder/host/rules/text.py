@@ -42,8 +42,8 @@ def lines(diagnosis: Diagnosis, width: int = 100) -> Iterator[str]:
 def checklist_lines(checks: Iterable[Check], width: int = 100) -> Iterator[str]:
     """Yield one line a point of the checklist."""
     for check in checks:
-        head = f"{check.result:<5} {check.name:<28} "
-        yield textwrap.shorten(head.strip() + "  " + check.detail, width, placeholder=" ...")
+        head = f"{check.result:<5} {check.name:<29} "
+        yield head + textwrap.shorten(check.detail, width - len(head), placeholder=" ...")
 
 
 def _whole(finding: Finding, width: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Adapter for what a snapshot cannot read from files: programs, engines, user database, kernel log.
+"""Gathers what a snapshot cannot read from files: programs, engines, user database, kernel log.
 
 All of it is asked at once and with time limits: a program that waits in a broken driver must not
 make the doctor wait.
