@@ -23,6 +23,7 @@ from builder.cli import (
     matrix_commands,
     prune_command,
     registry_commands,
+    run_command,
     sif_commands,
     verify_command,
     why_command,
@@ -63,6 +64,7 @@ lint_command.register(app)
 why_command.register(app)
 candidate_commands.register(app)
 doctor_command.register(app)
+run_command.register(app)
 
 
 def _version(wanted: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.types import DeviceRequest, Mount
 from requests.exceptions import ConnectionError as EngineConnectionError
 from requests.exceptions import ReadTimeout, RequestException
 
@@ -46,12 +47,19 @@ class RunSpec:
     Attributes:
         image: reference or id.
         command: words given to the entrypoint.
+        cdi: names of devices in CDI specifications, such as ``amd.com/gpu=all``.
         devices: ``source:path:rwm`` mappings of device nodes.
         groups: GIDs that the process gets beside its own.
         timeout: seconds after which the container is killed.
         network: ``none`` unless the command needs one.
         read_only: mount the root file system read-only.
         user: ``uid[:gid]`` instead of the image's user.
+        labels: to find the container by.
+        shm_size: size of ``/dev/shm``, such as ``16g``; the engine's own by default.
+        security: security options, such as ``label=disable``.
+        userns: ``host`` to go without the engine's user namespace.
+        mounts: source, path and whether it is read-only.
+        environment: variables to set.
     """
 
     image: str
@@ -63,6 +71,12 @@ class RunSpec:
     read_only: bool = False
     user: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    cdi: tuple[str, ...] = ()
+    shm_size: str | None = None
+    security: tuple[str, ...] = ()
+    userns: str | None = None
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +255,21 @@ class DockerEngine:
                 spec.image,
                 list(spec.command),
                 detach=True,
+                device_requests=_cdi(spec.cdi),
                 devices=list(spec.devices),
                 group_add=[str(gid) for gid in spec.groups],
                 network_mode=spec.network,
                 read_only=spec.read_only,
                 user=spec.user,
                 labels=dict(spec.labels),
+                shm_size=spec.shm_size,
+                security_opt=list(spec.security),
+                userns_mode=spec.userns,
+                mounts=[
+                    Mount(path, source, type="bind", read_only=read_only)
+                    for source, path, read_only in spec.mounts
+                ],
+                environment=dict(spec.environment),
             )
         except APIError as error:
             raise CouldNotError(
@@ -310,6 +333,10 @@ def _ended(container: Container) -> int | None:
     container.reload()
     state = container.attrs["State"]
     return int(state["ExitCode"]) if state["Status"] == "exited" else None
+
+
+def _cdi(names: tuple[str, ...]) -> list[DeviceRequest]:
+    return [DeviceRequest(driver="cdi", device_ids=list(names))] if names else []
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from builder.engines.docker_engine import DockerEngine
 from builder.errors import Problem, RefusedError
-from builder.host.access import device_access
+from builder.host.run import RunRequest, plan_run
 from builder.host.snapshot import read_snapshot
 from builder.pipeline.build import build
 from builder.pipeline.candidate import push_candidate
@@ -185,7 +185,7 @@ def told_failure(session: Session, cell: str, step: str, error: RocmTorchError) 
 
 def test_needs(device_root: Path) -> Needs:
     """Return what a test occupies here: the GPU where one is passed in, else a core."""
-    return TEST_ON_GPU if device_access(read_snapshot(device_root)).devices else TEST
+    return TEST_ON_GPU if plan_run(read_snapshot(device_root), RunRequest("")).has_gpu else TEST
 
 
 @dataclass(frozen=True, slots=True)

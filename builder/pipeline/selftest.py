@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.engines.docker_engine import DockerEngine, RunSpec
+from builder.engines.docker_engine import DockerEngine
 from builder.engines.layout import Layout
 from builder.errors import CouldNotError, Problem
-from builder.host.access import device_access
-from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, Reference, canonical_json
 from builder.pipeline.executor import Ran, TestTask
+from builder.pipeline.this_host import plan_test, see_host, spec_of
 from builder.report.junit import junit
 from builder.report.progress import Event, timed
 from builder.report.records import TestRecord, atomic_write
@@ -115,18 +114,12 @@ class LocalExecutor:
         engine, labels = DockerEngine(), _labels(session, task.built)
         engine.remove_leftovers(f"{key}={value}" for key, value in labels.items())
         load(session, engine, task.built)
-        snapshot = read_snapshot(self.device_root)
-        access = device_access(snapshot)
-        result = engine.run(
-            RunSpec(
-                image=task.built.digest,
-                command=("rocm-torch-selftest", "--level", task.level, "--json"),
-                timeout=LEVEL_SECONDS[task.level],
-                devices=access.devices,
-                groups=access.groups,
-                labels=tuple(labels.items()),
-            )
-        )
+        snapshot = see_host(self.device_root, session.tools.runner, ("docker",))
+        command = ("rocm-torch-selftest", "--level", task.level, "--json")
+        plan = plan_test(snapshot, task.built.digest, command)
+        for note in plan.notes:
+            session.tools.progress.say(task.built.cell, task.step, f"{note.code}: {note.what}")
+        result = engine.run(spec_of(plan, LEVEL_SECONDS[task.level], labels.items()))
         return Ran(result, _host(engine, snapshot))
 
     def stop(self, session: Session, /) -> int:

@@ -18,7 +18,6 @@ from builder.engines import sif_probe
 from builder.engines.apptainer import HostPlace, Invocation, User
 from builder.engines.docker_engine import RunResult
 from builder.errors import CouldNotError, Problem
-from builder.host.access import device_access
 from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, canonical_json
 from builder.pipeline.apptainers import apptainer
@@ -135,7 +134,7 @@ def _user(snapshot: HostSnapshot) -> User:
     """Return who runs the SIF: the caller, and an ordinary user in the place of root."""
     if os.getuid() != 0:
         return User(os.getuid(), os.getgid(), tuple(os.getgroups()))
-    return User(ORDINARY, ORDINARY, device_access(snapshot).groups)
+    return User(ORDINARY, ORDINARY, tuple(sorted({node.gid for node in snapshot.compute_nodes})))
 
 
 def _runs(bench: _Bench) -> Iterable[SifRun]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from builder.host.access import device_access
+from builder.host.run import RunRequest, plan_run, render_plan
 from builder.host.snapshot import read_snapshot
 
 if TYPE_CHECKING:
@@ -81,10 +80,8 @@ def run_line(image: str, rows: Sequence[Row], device_root: Path) -> str | None:
     released = [row for row in rows if row.tags]
     if not released:
         return None
-    access = device_access(read_snapshot(device_root)).docker_arguments()
-    tag = released[0].tags[-1]
-    words = ("docker", "run", "--rm", "-it", *access, f"{image}:{tag}", "python")
-    return shlex.join(words)
+    request = RunRequest(f"{image}:{released[0].tags[-1]}", ("python",))
+    return render_plan(plan_run(read_snapshot(device_root), request)).text.rstrip("\n")
 
 
 FIELDS = ("cell", "digest", "tags", "size", "packages", "verdict", "seconds")

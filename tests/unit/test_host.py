@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.host.access import DeviceAccess, device_access
-from builder.host.snapshot import DeviceNode, HostSnapshot, read_snapshot
+from builder.host.run import RunRequest, plan_run
+from builder.host.snapshot import DeviceNode, read_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,19 +22,12 @@ def node(path: Path, gid: int = 992, mode: int = 0o660) -> None:
     path.chmod(mode)
 
 
-def seen(path: str, gid: int, source: str | None = None) -> DeviceNode:
-    return DeviceNode(path, source or path, 0, gid, 0o660)
-
-
-def host(kfd: DeviceNode | None, *renders: DeviceNode) -> HostSnapshot:
-    return HostSnapshot("6.1.0", nodes=((kfd,) if kfd else ()) + renders)
-
-
 def test_a_host_without_nodes_gives_no_access(tmp_path: Path) -> None:
     snapshot = read_snapshot(tmp_path)
     assert snapshot.nodes == ()
-    assert device_access(snapshot) == DeviceAccess((), ())
-    assert device_access(snapshot).docker_arguments() == ()
+    plan = plan_run(snapshot, RunRequest("image"))
+    assert not plan.has_gpu
+    assert plan.groups == ()
 
 
 def test_files_and_folders_that_are_no_devices_are_not_nodes(tmp_path: Path) -> None:
@@ -75,30 +68,3 @@ def test_a_file_between_devices_is_left_out(tmp_path: Path) -> None:
     node(tmp_path / "dev/dri/renderD128")
     (tmp_path / "dev/dri/renderD129").write_text("")
     assert [one.path for one in read_snapshot(tmp_path).nodes] == ["/dev/dri/renderD128"]
-
-
-def test_groups_are_distinct_and_ascending() -> None:
-    found = device_access(
-        host(seen("/dev/kfd", 992), seen("/dev/dri/renderD128", 44), seen("/dev/dri/renderD129", 9))
-    )
-    assert found.groups == (9, 44, 992)
-    same = device_access(host(seen("/dev/kfd", 44), seen("/dev/dri/renderD128", 44)))
-    assert same.groups == (44,)
-
-
-def test_the_words_for_docker_name_each_node_once() -> None:
-    words = device_access(host(seen("/dev/kfd", 44), seen("/dev/dri/renderD128", 992)))
-    assert words.docker_arguments() == (
-        "--device=/dev/kfd",
-        "--device=/dev/dri/renderD128",
-        "--group-add",
-        "44",
-        "--group-add",
-        "992",
-    )
-
-
-def test_a_node_from_another_place_is_mapped_to_the_path_that_programs_know() -> None:
-    access = device_access(host(seen("/dev/kfd", 44, source="/srv/fake/dev/kfd")))
-    assert access.devices == ("/srv/fake/dev/kfd:/dev/kfd:rwm",)
-    assert access.docker_arguments()[0] == "--device=/srv/fake/dev/kfd:/dev/kfd:rwm"

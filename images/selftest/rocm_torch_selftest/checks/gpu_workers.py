@@ -6,6 +6,7 @@ import datetime
 import faulthandler
 import json
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any, Callable, Mapping
@@ -38,6 +39,10 @@ def main(request_path: str) -> int:
         answer = {"problem": error.detail}
     write_atomically(Path(request["folder"]) / "answer", json.dumps(answer))
     faulthandler.cancel_dump_traceback_later()
+    if request["device"] == "cpu":
+        # gloo of torch 2.6 now and then never ends when it is taken down; a rehearsal is about
+        # the sums. Of NCCL and RCCL the end is part of the test.
+        os._exit(0)
     return 0
 
 
@@ -98,7 +103,8 @@ def allreduce(torch: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     version = torch.cuda.nccl.version() if device != "cpu" else None
     # One that leaves while another still reads from it can leave that one waiting for ever.
     _meet(request, "done")
-    group.destroy_process_group()
+    if device != "cpu":
+        group.destroy_process_group()
     return {"sums": sums, "gb_per_s": rate, "library": _words(version)}
 
 

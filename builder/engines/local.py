@@ -1,0 +1,68 @@
+"""What a container engine of this host says of itself: podman and docker, by their own programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from builder.engines.process import Command
+from builder.errors import CouldNotError
+
+if TYPE_CHECKING:
+    from builder.engines.process import Runner
+
+KINDS = ("docker", "podman")
+_FORMAT = {"docker": "{{json .}}", "podman": "json"}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """How an engine runs: without root, with which OCI runtime, with user namespaces."""
+
+    kind: str
+    version: str | None = None
+    rootless: bool = False
+    runtime: str | None = None
+    user_namespaces: bool = False
+    desktop: bool = False
+
+
+def installed() -> tuple[str, ...]:
+    """Return which engines have their program on the path, the one to prefer first."""
+    return tuple(kind for kind in KINDS if shutil.which(kind))
+
+
+def ask_engine(runner: Runner, kind: str) -> LocalEngine | None:
+    """Ask an engine; ``None`` where its program is not there or gives no answer."""
+    try:
+        completed = runner.run(Command((kind, "info", "--format", _FORMAT[kind]), timeout=60))
+        said = json.loads(completed.stdout) if completed.returncode == 0 else None
+    except (CouldNotError, ValueError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    return _podman(said) if kind == "podman" else _docker(said)
+
+
+def _docker(said: dict[str, Any]) -> LocalEngine:
+    options = " ".join(said.get("SecurityOptions") or ())
+    return LocalEngine(
+        kind="docker",
+        version=said.get("ServerVersion") or None,
+        rootless="name=rootless" in options,
+        runtime=said.get("DefaultRuntime") or None,
+        user_namespaces="name=userns" in options,
+        desktop="Docker Desktop" in str(said.get("OperatingSystem", "")),
+    )
+
+
+def _podman(said: dict[str, Any]) -> LocalEngine:
+    host = said.get("host") or {}
+    return LocalEngine(
+        kind="podman",
+        version=(said.get("version") or {}).get("Version"),
+        rootless=bool((host.get("security") or {}).get("rootless")),
+        runtime=(host.get("ociRuntime") or {}).get("name"),
+    )
