@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,8 +57,6 @@ def doctor(
     Exit status 0: nothing is in the way; 2: an error was found; 3: there is no GPU to judge.
     """
     from builder.engines.process import ProcessRunner
-    from builder.facts import load_facts
-    from builder.host.known import host_facts
     from builder.host.rules import diagnose
 
     runner = ProcessRunner()
@@ -64,12 +64,24 @@ def doctor(
     if save:
         _save(save, seen)
     looked = _image(runner, seen, image) if image else None
-    facts = host_facts(load_facts(context.obj.facts), looked)
+    facts = replace(_facts(context.obj.facts), image=looked)
     found = diagnose(seen, facts)
     checks = _checks(seen, facts, found) if preflight else ()
     document = _document(found, checks, image, looked)
     answer(document, as_json=as_json, text=lambda: _print(found, checks, image, looked))
     raise typer.Exit(_EXIT_CODES[found.verdict])
+
+
+def _facts(folder: Path | None) -> HostFacts:
+    """Return the shipped facts; those of another folder cost reading all of its YAML."""
+    if folder is None:
+        from builder.host.shipped import shipped_facts
+
+        return shipped_facts()
+    from builder.facts import load_facts
+    from builder.host.known import host_facts
+
+    return host_facts(load_facts(folder))
 
 
 def _look(runner: Runner, root: Path, error: str | None) -> HostSnapshot:
@@ -80,8 +92,6 @@ def _look(runner: Runner, root: Path, error: str | None) -> HostSnapshot:
 
 
 def _saved(path: Path, error: str | None) -> HostSnapshot:
-    from dataclasses import replace
-
     from builder.host.snapshot import ToolOutput, from_document
 
     try:
@@ -108,11 +118,17 @@ def _save(path: Path, seen: HostSnapshot) -> None:
     from builder.host.snapshot import to_document
 
     try:
-        path.write_text(json.dumps(to_document(seen), indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(to_document(seen, _owner()), indent=1) + "\n", encoding="utf-8")
     except OSError as problem:
         raise CouldNotError(
             Problem("CANNOT_SAVE", f"the host state cannot be written: {problem}", where=str(path))
         ) from None
+
+
+def _owner() -> tuple[str, ...]:
+    """Return the words that tell whose machine this is; a saved state goes to strangers."""
+    names = (platform.node(), platform.node().partition(".")[0], os.environ.get("USER"))
+    return tuple(name for name in names if name)
 
 
 def _image(runner: Runner, seen: HostSnapshot, reference: str) -> ImageFacts | None:
