@@ -131,11 +131,16 @@ def _pod_volumes(plan: RunPlan) -> Iterator[tuple[str, tuple[str, dict[str, Any]
     if shm:
         memory = {"emptyDir": {"medium": "Memory", "sizeLimit": _quantity(shm)}}
         yield "shm", ("/dev/shm", memory)  # noqa: S108 - a path of the pod
-    for number, mount in enumerate(mount for mount in plan.mounts if not mount.read_only):
-        name = f"cache{number or ''}"
+    asked = plan.request.mounts
+    for mount in (one for one in plan.mounts if one not in asked and not one.read_only):
         claim = {"persistentVolumeClaim": {"claimName": mount.source}}
-        asked = mount.is_volume and plan.request.cache
-        yield name, (mount.path, claim if asked else {"emptyDir": {}})
+        named = mount.is_volume and plan.request.cache
+        yield "cache", (mount.path, claim if named else {"emptyDir": {}})
+    for number, mount in enumerate(asked):
+        source = {"persistentVolumeClaim": {"claimName": mount.source}}
+        if not mount.is_volume:
+            source = {"hostPath": {"path": mount.source}}
+        yield f"data{number}", (mount.path, source)
 
 
 def _quantity(size: str) -> str:
