@@ -40,7 +40,7 @@ def doctor(
     ] = False,
     host_state: Annotated[
         Path | None,
-        typer.Option(help="Judge a saved state, not this host.", exists=True, dir_okay=False),
+        typer.Option(help="Judge a saved state, not this host."),
     ] = None,
     save: Annotated[
         Path | None,
@@ -58,6 +58,7 @@ def doctor(
     """
     from builder.engines.process import ProcessRunner
     from builder.host.rules import diagnose
+    from builder.host.run.arguments import run_arguments
 
     runner = ProcessRunner()
     seen = _saved(host_state, error) if host_state else _look(runner, root, error)
@@ -68,6 +69,8 @@ def doctor(
     found = diagnose(seen, facts)
     checks = _checks(seen, facts, found) if preflight else ()
     document = _document(found, checks, image, looked)
+    words = run_arguments(seen, image)
+    document["run_args"] = {engine: list(arguments) for engine, arguments in words.items()}
     answer(document, as_json=as_json, text=lambda: _print(found, checks, image, looked))
     raise typer.Exit(_EXIT_CODES[found.verdict])
 
@@ -171,8 +174,6 @@ def _document(
         "schema": "rocm-torch/doctor/v1",
         "verdict": found.verdict,
         "findings": [finding.to_json() for finding in found.findings],
-        # Filled in from builder.host.run: the arguments for this host, by engine.
-        "run_args": {},
     }
     if checks:
         document["preflight"] = [

@@ -96,3 +96,56 @@ def test_a_host_is_judged_without_the_libraries_that_take_long_to_load(tmp_path:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("host", "docker", "podman"),
+    [
+        (
+            "rx7900xtx-ubuntu24.04",
+            ["--device=/dev/kfd", "--device=/dev/dri", "--group-add=992"],
+            ["--device=/dev/kfd", "--device=/dev/dri/renderD128", "--group-add=992"],
+        ),
+        (
+            "mi300x8-rhel9-podman",
+            ["--device=/dev/kfd", "--device=/dev/dri", "--group-add=105"],
+            ["--device=/dev/kfd", "--group-add=keep-groups"],
+        ),
+        (
+            "laptop-igpu-dgpu",
+            ["--device=/dev/kfd", "--device=/dev/dri", "--group-add=109"],
+            ["--device=/dev/dri/renderD129", "--group-add=109"],
+        ),
+    ],
+)
+def test_the_arguments_of_a_healthy_host_are_told_for_each_engine(
+    host: str, docker: list[str], podman: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = ROOT / f"tests/cases/hosts/{host}.json"
+    assert run(["doctor", "--host-state", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["run_args"]
+    assert set(docker) <= set(told["docker"])
+    assert set(podman) <= set(told["podman"])
+    assert not any(
+        "privileged" in word or "seccomp" in word for word in told["docker"] + told["podman"]
+    )
+
+
+@pytest.mark.parametrize("members", [{"kernel": "6.8.0"}, {"container": "docker"}])
+def test_where_there_is_nothing_to_pass_in_there_are_no_arguments(
+    members: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["doctor", "--host-state", state(tmp_path, **members), "--json"])
+    assert json.loads(capsys.readouterr().out)["run_args"] == {"docker": [], "podman": []}
+
+
+def test_on_wsl_no_kfd_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = state(
+        tmp_path,
+        kernel="6.6.87.2-microsoft-standard-WSL2",
+        nodes=[{"path": "/dev/dxg", "mode": 0o666}],
+    )
+    run(["doctor", "--host-state", file, "--json"])
+    told = json.loads(capsys.readouterr().out)["run_args"]
+    assert any("/dev/dxg" in word for word in told["docker"])
+    assert not any("/dev/kfd" in word for word in told["docker"] + told["podman"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from builder.host.run.model import CDI_NAME, IMAGE_UID, Reason, Rendered
 
 if TYPE_CHECKING:
@@ -168,4 +166,7 @@ def _pod_reasons(plan: RunPlan) -> Iterator[Reason]:
 
 
 def _yaml(document: dict[str, Any]) -> str:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    import yaml  # here: what needs no document must not wait for it
+
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    return text
