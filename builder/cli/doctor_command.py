@@ -38,7 +38,7 @@ def doctor(
     ] = False,
     host_state: Annotated[
         Path | None,
-        typer.Option(help="Judge a saved state, not this host.", exists=True, dir_okay=False),
+        typer.Option(help="Judge a saved state, not this host."),
     ] = None,
     save: Annotated[
         Path | None,
