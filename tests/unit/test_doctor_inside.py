@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="making device nodes needs root")
-# In the child and after its imports (argparse takes shutil late): another user may not reach this
-# Python's own files.
+# In the child and after its imports (argparse takes shutil late): another user may not reach
+# the files of this Python.
 DROP = "import os; os.setgroups([]); os.setgid({0}); os.setuid({0});"
 HOME = "usr/lib/rocm-torch/doctor"
 # What Python 3.8 does not have and its parser takes all the same.

@@ -15,6 +15,7 @@ from builder.host.snapshot import (
     DeviceNode,
     Gpu,
     HostSnapshot,
+    Place,
     ToolOutput,
 )
 
@@ -110,6 +111,19 @@ HOSTS: dict[str, tuple[HostSnapshot, str, str]] = {
     "TORCH_NOT_FOR_ROCM": (said("Torch not compiled with CUDA enabled"), "fixed", "export"),
     "SECCOMP_MEMPOLICY": (
         said("set_mempolicy: Operation not permitted"), "SYS_NICE", "unconfined"),
+    "SHM_TOO_SMALL": (
+        HostSnapshot(container="docker", places={"shm": Place("/dev/shm", total_bytes=64 << 20)}),
+        "--shm-size", "df"),
+    "APPTAINER_HOST_LIBRARIES": (
+        said("libnuma.so.1: version `GLIBC_2.33' not found "
+            "(required by /.singularity.d/libs/libnuma.so.1)", container="apptainer"),
+        "--bind /dev/kfd,/dev/dri", "--rocm"),
+    "GPU_ORDER_DIFFERS": (
+        HostSnapshot(
+            gpus=(Gpu(0, "gfx1100", pci="0000:03:00.0"), Gpu(1, "gfx1100", pci="0000:83:00.0")),
+            tools={"rocm-smi": ToolOutput("rocm-smi", 0,
+                "GPU[0] : PCI Bus: 0000:83:00.0\nGPU[1] : PCI Bus: 0000:03:00.0")}),
+        "PCI address", "export"),
 }  # fmt: skip
 
 
