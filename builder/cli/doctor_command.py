@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +40,7 @@ def doctor(
     ] = False,
     host_state: Annotated[
         Path | None,
-        typer.Option(help="Judge a saved state, not this host.", exists=True, dir_okay=False),
+        typer.Option(help="Judge a saved state, not this host."),
     ] = None,
     save: Annotated[
         Path | None,
@@ -55,21 +57,34 @@ def doctor(
     Exit status 0: nothing is in the way; 2: an error was found; 3: there is no GPU to judge.
     """
     from builder.engines.process import ProcessRunner
-    from builder.facts import load_facts
-    from builder.host.known import host_facts
     from builder.host.rules import diagnose
+    from builder.host.run.arguments import run_arguments
 
     runner = ProcessRunner()
     seen = _saved(host_state, error) if host_state else _look(runner, root, error)
     if save:
         _save(save, seen)
     looked = _image(runner, seen, image) if image else None
-    facts = host_facts(load_facts(context.obj.facts), looked)
+    facts = replace(_facts(context.obj.facts), image=looked)
     found = diagnose(seen, facts)
     checks = _checks(seen, facts, found) if preflight else ()
     document = _document(found, checks, image, looked)
+    words = run_arguments(seen, image)
+    document["run_args"] = {engine: list(arguments) for engine, arguments in words.items()}
     answer(document, as_json=as_json, text=lambda: _print(found, checks, image, looked))
     raise typer.Exit(_EXIT_CODES[found.verdict])
+
+
+def _facts(folder: Path | None) -> HostFacts:
+    """Return the shipped facts; those of another folder cost reading all of its YAML."""
+    if folder is None:
+        from builder.host.shipped import shipped_facts
+
+        return shipped_facts()
+    from builder.facts import load_facts
+    from builder.host.known import host_facts
+
+    return host_facts(load_facts(folder))
 
 
 def _look(runner: Runner, root: Path, error: str | None) -> HostSnapshot:
@@ -80,8 +95,6 @@ def _look(runner: Runner, root: Path, error: str | None) -> HostSnapshot:
 
 
 def _saved(path: Path, error: str | None) -> HostSnapshot:
-    from dataclasses import replace
-
     from builder.host.snapshot import ToolOutput, from_document
 
     try:
@@ -108,11 +121,17 @@ def _save(path: Path, seen: HostSnapshot) -> None:
     from builder.host.snapshot import to_document
 
     try:
-        path.write_text(json.dumps(to_document(seen), indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(to_document(seen, _owner()), indent=1) + "\n", encoding="utf-8")
     except OSError as problem:
         raise CouldNotError(
             Problem("CANNOT_SAVE", f"the host state cannot be written: {problem}", where=str(path))
         ) from None
+
+
+def _owner() -> tuple[str, ...]:
+    """Return the words that tell whose machine this is; a saved state goes to strangers."""
+    names = (platform.node(), platform.node().partition(".")[0], os.environ.get("USER"))
+    return tuple(name for name in names if name)
 
 
 def _image(runner: Runner, seen: HostSnapshot, reference: str) -> ImageFacts | None:
@@ -155,8 +174,6 @@ def _document(
         "schema": "rocm-torch/doctor/v1",
         "verdict": found.verdict,
         "findings": [finding.to_json() for finding in found.findings],
-        # Filled in from builder.host.run: the arguments for this host, by engine.
-        "run_args": {},
     }
     if checks:
         document["preflight"] = [

@@ -253,7 +253,7 @@ def bake(context: typer.Context, selectors: Selectors = None) -> None:
 
 def schema(name: Annotated[str, typer.Argument(help="matrix, or host-state.")]) -> None:
     """Print a JSON Schema, for editors and for programs that read our output."""
-    from builder.host.snapshot.schema import host_state_json_schema
+    from builder.host.schema import host_state_json_schema
     from builder.matrix.schema import matrix_json_schema
 
     schemas = {"host-state": host_state_json_schema, "matrix": matrix_json_schema}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from builder.host.run import Rendered, RunPlan, Target
+    from builder.host.run.model import Mount
     from builder.host.snapshot import HostSnapshot
 
 SCHEMA = "rocm-torch/run/v1"
@@ -59,6 +60,9 @@ def run(
     cache: Annotated[
         str | None, typer.Option(help="Volume or folder for caches; 'none' for no such thing.")
     ] = None,
+    volume: Annotated[
+        list[str] | None, typer.Option(help="A further folder or volume: SOURCE:PATH[:ro].")
+    ] = None,
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE.")] = None,
     host_libraries: Annotated[
         bool, typer.Option(help="Apptainer: --rocm, with the host's libraries, not plain binds.")
@@ -97,6 +101,7 @@ def run(
         user=user,
         groups=tuple(_group(name, snapshot, live=host_state is None) for name in group_add or ()),
         cache="" if cache == "none" else cache,
+        mounts=tuple(_mount(text) for text in volume or ()),
         environment=tuple(_variable(text) for text in env or ()),
         interactive=target is None or not command,
         terminal=_wants_terminal(target, command),
@@ -209,6 +214,16 @@ def _variable(text: str) -> tuple[str, str]:
     if not (equals and name.isidentifier()):
         raise BadCallError(Problem("BAD_CALL", f"--env takes NAME=VALUE, not {text!r}"))
     return name, value
+
+
+def _mount(text: str) -> Mount:
+    from builder.host.run.model import Mount
+
+    source, _, rest = text.partition(":")
+    path, _, mode = rest.partition(":")
+    if not source or not path.startswith("/") or mode not in ("", "ro"):
+        raise BadCallError(Problem("BAD_CALL", f"--volume takes SOURCE:PATH[:ro], not {text!r}"))
+    return Mount(source, path, "--volume", read_only=mode == "ro")
 
 
 def _show(

@@ -12,6 +12,7 @@ from builder.facts.distributions import (
 from builder.facts.fact import Confidence, Fact
 from builder.facts.loader import SUBJECTS, load_facts
 from builder.facts.model import Facts
+from builder.facts.registries import RegistryLimit
 from builder.facts.rocm import (
     DevImage,
     DriverWindow,
@@ -43,6 +44,7 @@ __all__ = [
     "Lifecycle",
     "PackageRepository",
     "Peak",
+    "RegistryLimit",
     "RocmRelease",
     "RocmSupport",
     "TorchWheel",

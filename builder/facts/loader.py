@@ -20,6 +20,7 @@ from builder.facts.distributions import (
 )
 from builder.facts.fact import Fact
 from builder.facts.model import Facts
+from builder.facts.registries import RegistryLimit
 from builder.facts.rocm import (
     DevImage,
     DriverWindow,
@@ -56,6 +57,7 @@ SUBJECTS: Mapping[str, type[Fact]] = MappingProxyType(
         "peaks": Peak,
         "lifecycles": Lifecycle,
         "package_repositories": PackageRepository,
+        "registry_limits": RegistryLimit,
         "driver_windows": DriverWindow,
     }
 )
@@ -102,6 +104,7 @@ def load_facts(directory: Path | None = None) -> Facts:
         lifecycles=book.index(Lifecycle, lambda entry: (entry.axis, entry.value)),
         package_repositories=book.entries(PackageRepository),
         component_packages=book.entries(ComponentPackages),
+        registry_limits=book.entries(RegistryLimit),
         driver_windows=book.index(DriverWindow, lambda entry: entry.rocm),
         subjects=MappingProxyType({name: book.read(name) for name in SUBJECTS}),
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Lifecycle,
     )
     from builder.facts.fact import Fact
+    from builder.facts.registries import RegistryLimit
     from builder.facts.rocm import (
         DevImage,
         DriverWindow,
@@ -51,6 +52,7 @@ class Facts:
         lifecycles: by axis and value.
         package_repositories: all of them.
         component_packages: all of them.
+        registry_limits: all of them.
         driver_windows: by ROCm series.
         subjects: every entry, by the name of its file.
     """
@@ -72,5 +74,6 @@ class Facts:
     lifecycles: Mapping[tuple[str, str], Lifecycle] = field(default_factory=dict)
     package_repositories: tuple[PackageRepository, ...] = ()
     component_packages: tuple[ComponentPackages, ...] = ()
+    registry_limits: tuple[RegistryLimit, ...] = ()
     driver_windows: Mapping[str, DriverWindow] = field(default_factory=dict)
     subjects: Mapping[str, tuple[Fact, ...]] = field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
@@ -11,9 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from builder.errors import Problem, RefusedError
-from builder.facts import load_facts
-from builder.host.known import host_facts
-from builder.host.rules.facts import facts_to_document
+from builder.host.shipped import SHIPPED
 from builder.oci import Digest
 from builder.plan.inputs import AssetFile, assets_digest
 
@@ -64,8 +61,7 @@ def doctor_files() -> Mapping[str, AssetFile]:
         f"{_DOCTOR}/builder/{name}": AssetFile(item.read_bytes(), executable=False)
         for name, item in sorted(taken.items())
     }
-    known = json.dumps(facts_to_document(host_facts(load_facts())), indent=1, sort_keys=True)
-    found[f"{_DOCTOR}/facts.json"] = AssetFile(f"{known}\n".encode(), executable=False)
+    found[f"{_DOCTOR}/facts.json"] = AssetFile(SHIPPED.read_bytes(), executable=False)
     return MappingProxyType(found)
 
 

@@ -98,6 +98,8 @@ def too_small(room: Room, cells: Sequence[Cell]) -> Problem | None:
             what=f"{room.bytes / _GIB:.1f} GiB are free and {wanted / _GIB:.1f} GiB are needed for"
             f" {len(cells)} cells",
             where=str(room.path),
+            why=f"a build takes {_TIMES} times an unpacked image, and these have"
+            f" {wanted / _TIMES / _GIB:.1f} GiB: in the builder, in the engine and in the layout",
             fix="free room (`docker buildx prune`), or build fewer cells at a time",
         )
     if room.inodes is not None and room.inodes < inodes:

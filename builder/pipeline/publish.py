@@ -18,6 +18,7 @@ from builder.pipeline.selftest import report_path
 from builder.pipeline.tagging import SEQUENCE, Terms, release_tags, run_document, set_tags
 from builder.pipeline.withdrawal import check_not_yanked
 from builder.plan.gate import Decision, judge
+from builder.plan.layers import too_large
 from builder.plan.moving import Age
 from builder.report.progress import Event, timed
 from builder.report.records import PublishRecord, TestRecord, atomic_write
@@ -134,6 +135,10 @@ def push_by_digest(session: Session, built: BuildRecord, registry: Registry) -> 
 
     Where the registry has it already, as a candidate that another machine pushed, nothing is sent
     and the image need not be here.
+
+    Raises:
+        RefusedError: ``LAYER_TOO_LARGE``, before anything is sent.
+        CouldNotError: the registry did not do its part.
     """
     repository, digest = session.matrix.image, Digest(built.digest)
     layout = Layout(session.workspace.layout)
@@ -141,6 +146,10 @@ def push_by_digest(session: Session, built: BuildRecord, registry: Registry) -> 
         there = registry.head(repository, digest)
         if there is not None:
             return PushedImage(there, ())
+    layers, limits = layout.manifest(digest).layers, session.facts.registry_limits
+    problems = tuple(too_large(layers, registry.host, limits, where=built.cell))
+    if problems:
+        raise RefusedError(problems)
     on_bytes = _sending(session, built.cell, built.size)
     return registry.push_image(layout, digest, repository, on_bytes=on_bytes)
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # Without these a registry cannot be asked properly, and something else in its place would be a
 # silent change of the base.
 _NO_WAY_AROUND = ("CREDENTIAL", "DOCKER_CONFIG")
+# What a registry answers to one question and would to the next: it is not asked for each base.
+_FOR_ALL = frozenset(
+    {"REGISTRY_UNKNOWN_HOST", "REGISTRY_REFUSED_CONNECTION", "REGISTRY_TLS", "RATE_LIMIT"}
+)
 _AMD_PYTORCH = "docker.io/rocm/pytorch"
 
 
@@ -43,6 +47,7 @@ class Resolver:
             session.site, session.tools.runner, os.environ, _known_tags(session.facts)
         )
         self._heads: Once[Digest] = Once()
+        self._shut: dict[str, CouldNotError] = {}
         self._created: Once[datetime | None] = Once()
         self._made: Once[Digest] = Once()
         self._wheels = WheelResolver(session)
@@ -96,7 +101,20 @@ class Resolver:
             CouldNotError: the registry could not be reached or asked.
         """
         ref = cell.base.ref
-        return self._heads.get(ref, lambda: self._bases.digest(ref))
+        return self._heads.get(ref, lambda: self._asked(ref))
+
+    def _asked(self, ref: str) -> Digest:
+        """Ask for a base, unless its registry has said something that holds for every base."""
+        host = self._session.site.base(ref).registry
+        known = self._shut.get(host)
+        if known is not None:
+            raise known
+        try:
+            return self._bases.digest(ref)
+        except CouldNotError as error:
+            if error.problems[0].code in _FOR_ALL:
+                self._shut[host] = error
+            raise
 
     def _newest(self, cell: Cell, base: Digest, uploaded: datetime | None) -> datetime:
         """Return the epoch where no archive has a date: what the image is made of is as old.

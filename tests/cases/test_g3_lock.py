@@ -182,6 +182,20 @@ def test_a_rate_limit_is_told_with_its_wait_and_asks_to_log_in(
         assert len(server.calls) == 1  # six cells, one base, and no use in asking again
 
 
+def test_a_registry_that_takes_no_more_requests_is_not_asked_for_the_other_bases(
+    server: FakeRegistry, tmp_path: Path
+) -> None:
+    def limited(handler: Handler) -> bool:
+        handler.reply(429, Retry_After="900")
+        return True
+
+    server.before = limited
+    cells = tuple(dnf_cell(f"{PYTORCH}:{number}", number) for number in range(100))
+    with pytest.raises(CouldNotError, match="RATE_LIMIT"):
+        lock_cells(session_of(tmp_path, server), cells)
+    assert len(server.calls) <= 8  # those that were on their way
+
+
 def test_a_base_is_asked_for_once_for_all_its_cells_and_its_day_is_the_epoch(
     server: FakeRegistry, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from builder.host.schema import host_state_json_schema
 from builder.host.snapshot import (
     SCHEMA,
     DeviceNode,
@@ -22,7 +23,6 @@ from builder.host.snapshot import (
     to_document,
 )
 from builder.host.snapshot.private import without_private
-from builder.host.snapshot.schema import host_state_json_schema
 
 VALIDATOR = Draft202012Validator(host_state_json_schema())
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,7 +112,8 @@ def test_a_laptop_with_two_gpus_gets_both_and_one_of_them_when_asked() -> None:
 
 def test_a_fresh_cdi_specification_takes_the_place_of_nodes_and_not_of_groups() -> None:
     fresh = replace(LAPTOP, cdi_specs=("/etc/cdi/amd.json",), cdi_stale=False)
-    for target in ("docker", "podman"):
+    targets: tuple[Target, ...] = ("docker", "podman")
+    for target in targets:
         words = line(fresh, target)
         assert words[3:5] == ["--device=amd.com/gpu=all", "--group-add=109"]
     service = document("compose", fresh)["services"]["torch"]
@@ -211,7 +215,7 @@ def test_selinux_has_an_option_only_where_it_is_in_the_way(
 
 def test_a_folder_for_caches_is_relabelled_where_selinux_looks_and_named_to_the_image() -> None:
     words = line(SERVER, "podman", cache="/data/cache")
-    assert "--volume=/data/cache:/home/rocm/.cache:Z" in words
+    assert "--volume=/data/cache:/home/rocm/.cache:z" in words
     assert "--env=ROCM_TORCH_CACHE_DIR=/home/rocm/.cache" in words
     assert "--volume=/data/cache:/home/rocm/.cache" in line(LAPTOP, cache="/data/cache")
 
@@ -312,23 +316,85 @@ def test_a_devcontainer_hands_docker_the_arguments_of_the_line() -> None:
     assert arguments == line(LAPTOP)[3:-2]
 
 
-def test_slurm_needs_no_gpu_where_it_is_printed_and_no_tool_finds_fault_with_it() -> None:
-    changes: dict[str, Any] = {"nodes": 2, "fabric": "cxi", "fabric_plugin": "/opt/site rccl"}
+def slurm(**changes: Any) -> str:
     request = RunRequest("/images/t.sif", TRAIN, target="slurm", **changes)
-    text = render_plan(plan_run(HostSnapshot(), request)).text
+    return render_plan(plan_run(HostSnapshot(), request)).text
+
+
+JOBS: list[dict[str, Any]] = [
+    {},
+    {"scratch": "/local disk"},
+    {"nodes": 2, "fabric": "cxi", "fabric_plugin": "/opt/site rccl"},
+]
+
+
+@pytest.mark.parametrize("changes", JOBS, ids=["one-node", "scratch", "two-nodes"])
+def test_shellcheck_finds_no_fault_with_the_batch_script(changes: dict[str, Any]) -> None:
+    program = Path(sys.executable).with_name("shellcheck")
     checked = subprocess.run(
-        ["shellcheck", "--shell=bash", "-"],
-        input=text,
+        [program, "--shell=bash", "--exclude=SC2016", "-"],
+        input=slurm(**changes),
         capture_output=True,
         text=True,
         check=False,
     )
     assert checked.returncode == 0, checked.stdout
-    assert "--bind=/dev/kfd,/dev/dri" in text
-    assert "torchrun --nnodes=2" in text
-    assert "NCCL_NET_PLUGIN='/opt/site rccl/librccl-net.so'" in text.replace("'N", "N").replace(
-        "=/opt", "='/opt"
-    )
+
+
+RECORDER = """#!/bin/sh
+printf '%s\\n' "{name}" "$@" --end-- >>"$RECORD"
+{then}
+"""
+
+
+def played(tmp_path: Path, text: str) -> tuple[list[list[str]], dict[str, str]]:
+    """Run the script with stand-ins of the cluster's programs; return what Apptainer was given."""
+    programs = {
+        "srun": 'shift; exec "$@"',
+        "apptainer": 'env | grep -a "^APPTAINERENV_" >"$RECORD.env"; ls -R "$JOB_DIR" >&2; true',
+        "scontrol": "echo nid001; echo nid002",
+    }
+    for name, then in programs.items():
+        program = tmp_path / name
+        program.write_text(RECORDER.format(name=name, then=then), "utf-8")
+        program.chmod(0o755)
+    record = tmp_path / "record"
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "RECORD": str(record),
+        "TMPDIR": str(tmp_path),
+        "SLURM_JOB_ID": "77",
+        "SLURM_JOB_NODELIST": "nid[001-002]",
+    }
+    subprocess.run(["bash"], input=text, text=True, env=environment, check=True)
+    calls = [call.splitlines() for call in record.read_text("utf-8").split("--end--\n")[:-1]]
+    lines = record.with_suffix(".env").read_text("utf-8").splitlines()
+    return calls, dict(entry.partition("=")[::2] for entry in lines)
+
+
+def test_a_job_over_two_nodes_meets_at_the_first_and_knows_its_network(tmp_path: Path) -> None:
+    calls, environment = played(tmp_path, slurm(**JOBS[2]))
+    (given,) = [call for call in calls if call[0] == "apptainer"]
+    assert given[1:3] == ["exec", "--containall"]
+    assert f"--workdir={tmp_path}/rocm-torch-77" in given
+    assert "--bind=/dev/kfd,/dev/dri" in given
+    assert "--bind=/opt/site rccl:/opt/site rccl:ro" in given
+    at = given.index("/images/t.sif")
+    assert given[at + 1 :] == [
+        *("torchrun", "--nnodes=2", "--nproc-per-node=1", "--rdzv-id=77", "--rdzv-backend=c10d"),
+        *("--rdzv-endpoint=nid001:29500", *TRAIN[1:]),
+    ]
+    assert environment["APPTAINERENV_FI_MR_CACHE_MONITOR"] == "userfaultfd"
+    assert environment["APPTAINERENV_NCCL_NET_PLUGIN"] == "/opt/site rccl/librccl-net.so"
+
+
+def test_the_folders_of_a_job_are_private_and_go_with_it(tmp_path: Path) -> None:
+    calls, environment = played(tmp_path, slurm())
+    made = next(call for call in calls if call[0] == "srun" and call[2] == "mkdir")
+    assert made[3:6] == ["-p", "-m", "0700"]
+    assert f"{tmp_path}/rocm-torch-77/tmp/rocm-torch/miopen-db" in made
+    assert not (tmp_path / "rocm-torch-77").exists()
+    assert environment == {}
 
 
 SECTIONS = st.builds(

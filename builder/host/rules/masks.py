@@ -122,14 +122,14 @@ def mask_pci(snapshot: HostSnapshot, facts: HostFacts) -> Iterator[Finding]:
         if _PCI.search(value):
             places = {gpu.pci: gpu for gpu in snapshot.gpus}
             gpu = places.get(value.strip())
-            instead = f"export {name}={gpu.index}" if gpu else f"unset {name}"
+            place = f" That GPU has index {gpu.index}." if gpu else ""
             yield Finding(
                 code="VISIBLE_MASK_PCI_ADDRESS",
                 severity="error",
                 summary=f"{name}={value}: a PCI address is not understood there. Lists of indices"
-                " are, and ROCR_VISIBLE_DEVICES takes UUIDs too.",
+                f" are, and ROCR_VISIBLE_DEVICES takes UUIDs too.{place}",
                 evidence=(f"{name}={value}",),
-                fix=instead,
+                fix=f"unset {name}",
                 source=_SOURCE,
                 explains=("VISIBLE_MASK_OUT_OF_RANGE",),
             )

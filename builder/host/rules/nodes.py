@@ -22,7 +22,7 @@ from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
     from builder.host.rules.facts import HostFacts
-    from builder.host.snapshot.model import HostSnapshot
+    from builder.host.snapshot.model import DeviceNode, HostSnapshot
 
 _AMD = "https://rocm.docs.amd.com/projects/install-on-linux: running ROCm in Docker; prerequisites"
 _FOLLOWS_CLOSED = (
@@ -38,6 +38,8 @@ def kfd_permission(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     kfd = snapshot.kfd
     if kfd is None or access(snapshot, kfd).result != "denied" or kfd.gid == 0:
         return None
+    if _barred(kfd):
+        return None
     return Finding(
         code="KFD_PERMISSION",
         severity="error",
@@ -46,6 +48,36 @@ def kfd_permission(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
         f" {_listed(snapshot.process_groups)}.",
         evidence=tuple(one.line for one in accesses(snapshot)),
         fix=_group_fix(snapshot),
+        source=_AMD,
+        explains=_FOLLOWS_CLOSED,
+    )
+
+
+def mode_closed(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
+    """A mode that keeps the group out makes every advice about groups wrong."""
+    closed = [one for one in denied(snapshot) if _barred(one.node)]
+    if not closed or not _plain_denial(snapshot) or rootful_engine(snapshot):
+        return None
+    names = _listed([one.node.path for one in closed])
+    modes = _listed(sorted({f"{one.node.mode:04o}" for one in closed}))
+    rule = 'KERNEL=="kfd", GROUP="render", MODE="0660"'
+    more = 'SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"'
+    fix = (
+        f"printf '%s\\n' '{rule}' '{more}' | sudo tee /etc/udev/rules.d/70-kfd.rules"
+        " && sudo udevadm control --reload && sudo udevadm trigger"
+    )
+    if snapshot.container:
+        fix = (
+            "on the host: stat -c '%n %U:%G %a' /dev/kfd /dev/dri/renderD*; its udev rule must"
+            ' say MODE="0660"'
+        )
+    return Finding(
+        code="NODE_MODE_CLOSED",
+        severity="error",
+        summary=f"{names}: the mode ({modes}) gives the owning group no access, so no group lets"
+        f" uid {snapshot.uid} open it.",
+        evidence=tuple(one.line for one in accesses(snapshot)),
+        fix=fix,
         source=_AMD,
         explains=_FOLLOWS_CLOSED,
     )
@@ -98,6 +130,7 @@ def render_permission(snapshot: HostSnapshot, facts: HostFacts) -> Finding | Non
     if not _plain_denial(snapshot) or _not_active(snapshot) or rootful_engine(snapshot):
         return None
     closed = [one for one in denied(snapshot) if not one.node.is_kfd and one.node.gid]
+    closed = [one for one in closed if not _barred(one.node)]
     if not closed:
         return None
     return Finding(
@@ -207,8 +240,14 @@ def _not_active(snapshot: HostSnapshot) -> tuple[int, ...]:
     return tuple(sorted({node.gid for node in closed} - set(snapshot.process_groups)))
 
 
+def _barred(node: DeviceNode) -> bool:
+    return bool(node.gid) and node.mode & 0o060 != 0o060
+
+
 def _gids(snapshot: HostSnapshot) -> tuple[int, ...]:
-    return tuple(sorted({one.node.gid for one in denied(snapshot) if one.node.gid}))
+    return tuple(
+        sorted({one.node.gid for one in denied(snapshot) if one.node.gid and not _barred(one.node)})
+    )
 
 
 def _group_fix(snapshot: HostSnapshot) -> str:

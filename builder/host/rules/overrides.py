@@ -244,8 +244,15 @@ def igpu_beside(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
     kinds = {gpu.integrated for gpu in seen}
     if not {True, False} <= kinds and not (True in kinds and len(seen) > 1):
         return None
-    cards: Sequence[Gpu] = [gpu for gpu in seen if not gpu.integrated]
-    if not cards or any(snapshot.environment.get(name) is not None for name in MASKS):
+    known = targets(snapshot, facts)
+    cards: Sequence[Gpu] = [
+        gpu for gpu in seen if not gpu.integrated and (not known or served(gpu.gfx, known))
+    ]
+    if (
+        igpu_shadows(snapshot, facts)
+        or not cards
+        or any(snapshot.environment.get(name) is not None for name in MASKS)
+    ):
         return None
     return Finding(
         code="INTEGRATED_GPU_BESIDE",

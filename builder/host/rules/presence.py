@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.host.rules.ask import has_gpu_sign, is_lxc, line_with, on_host, told
-from builder.host.rules.masks import MASKS
 from builder.host.rules.model import Finding
 
 if TYPE_CHECKING:
@@ -85,16 +84,13 @@ def render_node_missing(snapshot: HostSnapshot, facts: HostFacts) -> Finding | N
     if not snapshot.kfd or not there or not missing:
         return None
     names = ", ".join(f"/dev/dri/renderD{gpu.render_minor}" for gpu in missing)
-    seen = [str(gpu.index) for gpu in snapshot.gpus if gpu.render_minor in there]
     return Finding(
         code="RENDER_NODE_MISSING",
         severity="warning",
         summary=f"The topology has GPUs whose render node is not here: {names}. Some releases fail"
-        " on such agents; the whole /dev/dri with a mask does not.",
+        " on such agents; the whole /dev/dri with ROCR_VISIBLE_DEVICES set does not.",
         evidence=tuple(f"node {gpu.node}: {gpu.gfx}, renderD{gpu.render_minor}" for gpu in missing),
-        fix=f"--device=/dev/dri -e ROCR_VISIBLE_DEVICES={','.join(seen)}"
-        if seen and not any(name in snapshot.environment for name in MASKS)
-        else "--device=/dev/dri",
+        fix="--device=/dev/dri",
         source="Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (drm_render_minor)",
     )
 

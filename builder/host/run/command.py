@@ -53,8 +53,8 @@ def engine_arguments(plan: RunPlan) -> Iterator[Reason]:
 
 
 def _relabel(plan: RunPlan, source: str) -> str:
-    """Return what gives a folder of the host to this container, where SELinux looks."""
-    return ":Z" if plan.relabel and source.startswith("/") else ""
+    """Return what lets containers use a folder of the host, where SELinux looks."""
+    return ":z" if plan.relabel and source.startswith("/") else ""
 
 
 def render_devcontainer(plan: RunPlan) -> Rendered:

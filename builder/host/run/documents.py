@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from builder.host.run.model import CDI_NAME, IMAGE_UID, Reason, Rendered
 
 if TYPE_CHECKING:
@@ -133,11 +131,16 @@ def _pod_volumes(plan: RunPlan) -> Iterator[tuple[str, tuple[str, dict[str, Any]
     if shm:
         memory = {"emptyDir": {"medium": "Memory", "sizeLimit": _quantity(shm)}}
         yield "shm", ("/dev/shm", memory)  # noqa: S108 - a path of the pod
-    for number, mount in enumerate(mount for mount in plan.mounts if not mount.read_only):
-        name = f"cache{number or ''}"
+    asked = plan.request.mounts
+    for mount in (one for one in plan.mounts if one not in asked and not one.read_only):
         claim = {"persistentVolumeClaim": {"claimName": mount.source}}
-        asked = mount.is_volume and plan.request.cache
-        yield name, (mount.path, claim if asked else {"emptyDir": {}})
+        named = mount.is_volume and plan.request.cache
+        yield "cache", (mount.path, claim if named else {"emptyDir": {}})
+    for number, mount in enumerate(asked):
+        source = {"persistentVolumeClaim": {"claimName": mount.source}}
+        if not mount.is_volume:
+            source = {"hostPath": {"path": mount.source}}
+        yield f"data{number}", (mount.path, source)
 
 
 def _quantity(size: str) -> str:
@@ -163,4 +166,7 @@ def _pod_reasons(plan: RunPlan) -> Iterator[Reason]:
 
 
 def _yaml(document: dict[str, Any]) -> str:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    import yaml  # here: what needs no document must not wait for it
+
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    return text

@@ -162,7 +162,7 @@ def _job_folder(scratch: str | None) -> str:
 
 def _meeting() -> Iterator[str]:
     yield ""
-    yield 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    yield 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
     yield "export MASTER_ADDR"
 
 

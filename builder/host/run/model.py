@@ -36,6 +36,7 @@ class RunRequest:
         groups: further groups, as names of the host or numbers.
         cache: a volume's name or an absolute folder for caches; ``""`` for none, ``None`` for a
             volume that is the caller's own.
+        mounts: further folders and volumes.
         environment: variables to set; those without a value are left out.
         interactive: keep standard input open.
         terminal: give it a terminal.
@@ -56,6 +57,7 @@ class RunRequest:
     user: str | None = None
     groups: tuple[str, ...] = ()
     cache: str | None = None
+    mounts: tuple[Mount, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     interactive: bool = True
     terminal: bool = True

@@ -66,7 +66,7 @@ def plan_run(snapshot: HostSnapshot, request: RunRequest) -> RunPlan:
         groups=groups,
         keep_groups=keep,
         settings=settings,
-        mounts=(*(_wsl_mounts(snapshot) if wsl and devices else ()), *cache),
+        mounts=(*(_wsl_mounts(snapshot) if wsl and devices else ()), *cache, *request.mounts),
         environment=tuple(_environment(snapshot, request, wsl=wsl and bool(devices))),
         gpu_count=_count(snapshot, request),
         uid=snapshot.uid,

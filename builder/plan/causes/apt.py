@@ -19,8 +19,8 @@ RULES: tuple[Rule, ...] = (
     Pattern(
         code="REPO_KEY_404",
         seen=regex(
-            r"(?:curl: \(22\)[^\n]*|ERROR|HTTP[^\n]{0,40}response[^\n]*|wget: server returned"
-            r" error:[^\n]*)\b(?P<status>40[34]|410)\b"
+            r"(?:curl: \(22\)[^\n]{0,200}?error: |\bERROR |HTTP request sent[^\n]{0,60}?\.\.\. "
+            r"|server returned error: HTTP/[0-9.]+ )(?P<status>40[34]|410)\b"
         ),
         beside=regex(r"no valid OpenPGP data|gpg[:.]|apt-key|keyring|\.gpg\b|\.asc\b"),
         what="the key of a package repository could not be fetched: HTTP {status}",
@@ -32,7 +32,9 @@ RULES: tuple[Rule, ...] = (
     Pattern(
         code="REPO_KEY_UNUSABLE",
         seen=regex(r"gpg: no valid OpenPGP data found"),
-        unless=regex(r"\b(?:40[34]|410)\b|Could not resolve|Failed to connect|timed out"),
+        unless=regex(
+            r"(?:error|HTTP\S*):? (?:40[34]|410)\b|Could not resolve|Failed to connect|timed out"
+        ),
         what="what was fetched as the key of a package repository is no key",
         why="an error page or an empty answer went through the pipe to gpg",
         fix="fetch the key with `curl -fsSL` under `set -o pipefail`, so that the download says"
@@ -99,7 +101,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Pattern(
         code="ARCHIVE_MOVED",
-        seen=regex(r"(?:File has unexpected size|Hash Sum mismatch|Mirror sync in progress)"),
+        seen=regex(
+            r"File has unexpected size|Hash Sum mismatch|Mirror sync in progress"
+            r"|Failed to fetch \S+\.deb\s+404"
+        ),
         what="the package archive changed while it was read: its lists and packages disagree",
         why="a mirror was being updated, or a cache before it holds an old part",
         fix="run the same command again in some minutes; `rocm-torch lock --update` if it stays",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # BuildKit's log: "#9 0.9 text" is of step 9, "#9 ERROR: ..." says that step 9 failed.
 _STEP = re.compile(r"#(\d+) ")
+_MOST = 1 << 17  # characters that are read, of the end: more takes seconds and says no more
 _FAILED_STEP = re.compile(r"^#(\d+) ERROR", re.MULTILINE)
 
 
@@ -22,10 +23,11 @@ def causes(output: Output) -> tuple[Cause, ...]:
     Of a build log only the failed steps count, where it says which those are: other steps may
     have stumbled and gone on. Errors come before warnings.
     """
-    narrowed = replace(output, text=_of_failed_steps(output.text))
+    whole = replace(output, text=output.text[-_MOST:])
+    narrowed = replace(output, text=_of_failed_steps(output.text)[-_MOST:])
     found = _found(narrowed)
-    if not found and narrowed.text != output.text:
-        found = _found(output)
+    if not found and narrowed.text != whole.text:
+        found = _found(whole)
     return tuple(found)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from builder.plan.causes.model import Pattern, Rule, regex
 
+# What stands before a status of HTTP; addresses and sizes have numbers too.
+STATUS = r"(?:HTTP(?:/[0-9.]+)?|\bstatus(?: code)?|returned error|server response)[ :=]{1,3}"
 _LOGIN = "log in (`docker login REGISTRY`) before the run"
 _LATER = "run the same command again"
 
@@ -11,7 +13,7 @@ RULES: tuple[Rule, ...] = (
     Pattern(
         code="RATE_LIMIT",
         seen=regex(
-            r"(?:toomanyrequests|429 Too Many Requests|HTTP[ /.0-9]*429|pull rate limit)"
+            r"(?:toomanyrequests|429 Too Many Requests|HTTP(?:/[0-9.]+)? 429\b|pull rate limit)"
             r"(?:[\s\S]{0,200}?retry-after\W{1,3}(?P<wait>\d+))?"
         ),
         what="the registry refuses more calls for now (429, too many requests)",
@@ -37,7 +39,7 @@ RULES: tuple[Rule, ...] = (
         code="REGISTRY_DENIED",
         seen=regex(
             r"unauthorized: [^\n]*|pull access denied[^\n]*|authentication required"
-            r"|(?:status|HTTP)[^\n]{0,20}\b40[13]\b(?! Forbidden \[IP)"
+            rf"|{STATUS}40[13]\b(?! Forbidden \[IP)"
         ),
         unless=regex(r"toomanyrequests|exporting to GitHub Actions Cache|blob\.core\.windows"),
         what="the registry wants a login, or the account has no right to this repository",
@@ -56,7 +58,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Pattern(
         code="BLOB_TOO_LARGE",
-        seen=regex(r"413 (?:Request Entity|Payload|Content) Too Large|HTTP[ /.0-9]*\b413\b"),
+        seen=regex(r"413 (?:Request Entity|Payload|Content) Too Large|HTTP(?:/[0-9.]+)? 413\b"),
         what="the registry, or a proxy before it, refuses an upload of this size (413)",
         fix="split the layer into smaller ones, or raise the limit of the registry's proxy",
     ),
@@ -95,7 +97,7 @@ RULES: tuple[Rule, ...] = (
     Pattern(
         code="REGISTRY_FAILED",
         seen=regex(
-            r"(?:unexpected status|HTTP|status|error)[^\n]{0,80}?\b50[0234]\b"
+            rf"{STATUS}50[0234]\b|unexpected status from [^\n]{{0,300}}\b50[0234]\b"
             r"|\b50[0234] (?:Internal Server Error|Bad Gateway|Service Unavailable"
             r"|Gateway Time-?out)"
         ),
