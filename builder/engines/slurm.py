@@ -116,6 +116,10 @@ class Slurm:
         """Cancel a job; nothing happens where it has ended."""
         self._call("scancel", job)
 
+    def cancel_named(self, name: str) -> None:
+        """Cancel the job called ``name``, whether or not its id came back."""
+        self._call("scancel", f"--name={name}")
+
     def _call(self, *words: str) -> Completed:
         return self._runner.run(Command(words, timeout=_SECONDS))
 

@@ -101,12 +101,11 @@ class SlurmExecutor:
         )
         number = job.number or ""
         with self._turn:
-            self._active[folder] = number
-        try:
-            state = self._wait(session, slurm, task, folder, number)
-        finally:
-            with self._turn:
-                self._active.pop(folder, None)
+            self._active[folder] = job.name
+        # Where this raises because the run is to end, stop() still has to find the job.
+        state = self._wait(session, slurm, task, folder, number)
+        with self._turn:
+            self._active.pop(folder, None)
         return self._ran(task, folder, number, state)
 
     def stop(self, _: Session, /) -> int:
@@ -118,8 +117,8 @@ class SlurmExecutor:
             active = dict(self._active)
             self._active.clear()
         slurm = Slurm(ProcessRunner())
-        for folder, number in active.items():
-            slurm.cancel(number)
+        for folder, name in active.items():
+            slurm.cancel_named(name)
             (folder / "job.json").unlink(missing_ok=True)
         return len(active)
 
@@ -152,6 +151,8 @@ class SlurmExecutor:
         job = _Job(name, task.built.digest, str(sif))
         # The intent first: where we are killed before Slurm's answer is written, the name finds it.
         atomic_write(folder / "job.json", job.to_json())
+        with self._turn:
+            self._active[folder] = name
         script = folder / "job.sh"
         atomic_write(script, self._script(folder, sif, task.level))
         ask = replace(self._ask, constraint=task.gfx) if task.gfx else self._ask
