@@ -78,7 +78,7 @@ def matrix(
 
 
 def _cell_json(session: Session, cell: Cell) -> dict[str, Any]:
-    locked = session.lock.cells.get(cell.id)
+    locked = session.locked(cell)
     return {
         "id": cell.id,
         "lane": cell.lane,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from netrc import NetrcParseError
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import httpx
@@ -30,6 +32,7 @@ class Fetcher:
         clock: seconds since 1970.
         sleep: waits for seconds.
         go_on: raises where the run is to end.
+        login: for the servers that want one; see :func:`netrc_login`.
     """
 
     def __init__(
@@ -39,7 +42,9 @@ class Fetcher:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         go_on: Callable[[], None] = lambda: None,
+        login: httpx.Auth | None = None,
     ) -> None:
+        self._login = login
         self.patience = patience or Patience()
         self.sleep = sleep
         self.go_on = go_on
@@ -57,6 +62,7 @@ class Fetcher:
         with httpx.Client(
             timeout=_TIMEOUT,
             follow_redirects=True,
+            auth=self._login,
             trust_env=not is_loopback(host),
             headers={"User-Agent": "rocm-torch", "Accept-Encoding": "identity"},
         ) as client:
@@ -99,6 +105,25 @@ class Fetcher:
         return self.patience.first_wait * 2**attempt if said is None else said
 
 
+def netrc_login(environ: Mapping[str, str]) -> httpx.Auth | None:
+    """Return the logins of the file that ``NETRC`` names, or of ``~/.netrc``, which uv reads too.
+
+    Raises:
+        CouldNotError: ``NETRC_UNREADABLE``.
+    """
+    named = environ.get("NETRC")
+    path = Path(named) if named else Path(environ.get("HOME", "/")) / ".netrc"
+    if not path.is_file():
+        return None
+    try:
+        return httpx.NetRCAuth(str(path))
+    except (OSError, NetrcParseError) as error:
+        # Not the whole error: it may quote the line, and so a password.
+        line = f" in line {error.lineno}" if isinstance(error, NetrcParseError) else ""
+        what = f"the file of logins cannot be read: {type(error).__name__}{line}"
+        raise CouldNotError(Problem("NETRC_UNREADABLE", what, where=str(path))) from error
+
+
 def unreachable(url: str, error: httpx.HTTPError) -> CouldNotError:
     """Say that no whole answer came from ``url``."""
     return CouldNotError(
@@ -133,7 +158,8 @@ def refuse(response: httpx.Response) -> NoReturn:
             where=where,
             fix="run the same command again later"
             if status >= 500
-            else "check the address; a server that needs a login cannot be used yet",
+            else "check the address; a login for this server belongs into ~/.netrc, or the file that"
+            " NETRC names",
         )
     )
 

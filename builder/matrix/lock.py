@@ -17,6 +17,8 @@ from builder.oci import Digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from builder.matrix.cells import Wheels
+
 SCHEMA = "rocm-torch/lock/v1"
 BaseOrigin = Literal["registry", "bootstrap"]
 
@@ -97,6 +99,8 @@ class LockedCell:
         archives: the package archives that the build reads.
         epoch: seconds since 1970, the one time that an image may contain.
         wheels: every wheel that the image installs, those that torch needs included, by name.
+        requirements: what the cell asked for when these wheels were found; other wishes need
+            another lock.
     """
 
     base: Digest
@@ -104,6 +108,7 @@ class LockedCell:
     archives: tuple[ArchiveState, ...]
     epoch: int
     wheels: tuple[LockedWheel, ...] = ()
+    requirements: tuple[str, ...] = ()
 
     @property
     def created(self) -> datetime:
@@ -122,7 +127,12 @@ class LockedCell:
             archives=tuple(ArchiveState.from_json(entry) for entry in value["archives"]),
             epoch=int(value["epoch"]),
             wheels=tuple(LockedWheel.from_json(entry) for entry in value.get("wheels", ())),
+            requirements=tuple(str(text) for text in value.get("requirements", ())),
         )
+
+    def answers(self, wheels: Wheels | None) -> bool:
+        """Tell whether its wheels are those that were found for what ``wheels`` asks for."""
+        return not self.wheels or self.requirements == (wheels.requirements if wheels else ())
 
     def deciding(self) -> dict[str, Any]:
         """Return the JSON form of what decides an image: a wheel counts by its hash alone."""
@@ -139,6 +149,7 @@ class LockedCell:
             "archives": [archive.to_json() for archive in self.archives],
             "epoch": self.epoch,
             **({"wheels": [wheel.to_json() for wheel in self.wheels]} if self.wheels else {}),
+            **({"requirements": list(self.requirements)} if self.requirements else {}),
         }
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from builder.facts import Distribution
+    from builder.matrix.cells import Cell
     from builder.matrix.lock import ArchiveState
     from builder.matrix.site import Site
     from builder.pipeline.session import Job, Session
@@ -40,6 +41,18 @@ class Archives:
             CouldNotError: an archive did not answer; an archive that did not is not asked again.
         """
         return self._found.get(distribution.name, lambda: self._states(distribution))
+
+    def now(
+        self, cell: Cell, distribution: Distribution, known: Sequence[ArchiveState] = ()
+    ) -> tuple[ArchiveState, ...]:
+        """Return the states that an image of ``cell`` depends on, or that its lock names.
+
+        A build that installs no packages on an image of another publisher reads no archive.
+        Errors as for :meth:`states`.
+        """
+        plain = cell.base.ref == distribution.base_ref
+        reads = plain or cell.packages or cell.repositories or known
+        return self.states(distribution) if reads else ()
 
     def _states(self, distribution: Distribution) -> tuple[ArchiveState, ...]:
         return tuple(
@@ -93,7 +106,8 @@ def require_unmoved(session: Session, jobs: Sequence[Job], archives: Archives) -
     unreachable: list[Problem] = []
     for job in jobs:
         try:
-            now = archives.states(session.facts.distributions[job.cell.distro])
+            distribution = session.facts.distributions[job.cell.distro]
+            now = archives.now(job.cell, distribution, job.locked.archives)
         except CouldNotError as error:
             unreachable += error.problems
             continue

@@ -35,8 +35,8 @@ def plan_pipeline(session: Session, cells: Sequence[Cell], *, chunk: int | None 
         BadCallError: ``CHUNK_TOO_LARGE``.
     """
     settings = session.matrix.source.ci
-    locked = [cell for cell in cells if cell.id in session.lock.cells]
-    unlocked = sorted(cell.id for cell in cells if cell.id not in session.lock.cells)
+    locked = [cell for cell in cells if session.locked(cell) is not None]
+    unlocked = sorted(cell.id for cell in cells if session.locked(cell) is None)
     listed = (ci_cell(cell, settings.runners) for cell in locked)
     size = settings.chunk if chunk is None else chunk
     return CiPlan(chunked(listed, size), tuple(unlocked))
@@ -50,7 +50,7 @@ def unpublished(session: Session, cells: Sequence[Cell], registry: Registry) -> 
     """
 
     def is_there(cell: Cell) -> bool:
-        if cell.id not in session.lock.cells:
+        if session.locked(cell) is None:
             return False
         repository = session.matrix.image
         heads = [registry.head(repository, tag) for tag in session.matrix.tags_of(cell)]

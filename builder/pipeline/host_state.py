@@ -11,8 +11,10 @@ import os
 import pwd
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from builder.engines.local import KINDS, ask_engine
 from builder.engines.process import Command
 from builder.errors import CouldNotError
 from builder.host.snapshot import Engine, ToolOutput
@@ -59,7 +61,7 @@ def surroundings(
         names = tuple(_TOOLS) if _has_nodes(root) else ()
         with ThreadPoolExecutor(max_workers=8) as pool:
             jobs = [pool.submit(_tool, runner, name) for name in names]
-            docker, podman = pool.submit(_docker, runner), pool.submit(_podman, runner)
+            docker, podman = (pool.submit(_engine, runner, kind) for kind in KINDS)
             apptainer, kernel = pool.submit(_apptainer, runner), pool.submit(_dmesg, runner)
             tools = tuple(job.result() for job in jobs)
             found = (docker.result(), podman.result(), apptainer.result())
@@ -139,37 +141,9 @@ def _json(runner: Runner, argv: tuple[str, ...], seconds: float) -> Any:
         return None
 
 
-def _docker(runner: Runner) -> Engine | None:
-    """Ask Docker's own program; podman under its name answers without a server's version."""
-    info = _json(runner, ("docker", "info", "--format", "{{json .}}"), _ENGINE_SECONDS)
-    if not isinstance(info, dict) or not info.get("ServerVersion"):
-        return None
-    server = _json(runner, ("docker", "version", "--format", "{{json .Server}}"), _ENGINE_SECONDS)
-    versions = server if isinstance(server, dict) else {}
-    security = " ".join(map(str, info.get("SecurityOptions") or ()))
-    return Engine(
-        kind="docker",
-        rootless="name=rootless" in security,
-        version=str(info["ServerVersion"]),
-        runtime=str(info.get("DefaultRuntime") or "") or None,
-        user_namespaces="name=userns" in security,
-        desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
-        api=versions.get("ApiVersion"),
-        min_api=versions.get("MinAPIVersion"),
-    )
-
-
-def _podman(runner: Runner) -> Engine | None:
-    info = _json(runner, ("podman", "info", "--format", "json"), _ENGINE_SECONDS)
-    if not isinstance(info, dict):
-        return None
-    host = info.get("host") or {}
-    return Engine(
-        kind="podman",
-        rootless=bool((host.get("security") or {}).get("rootless")),
-        version=(info.get("version") or {}).get("Version"),
-        runtime=(host.get("ociRuntime") or {}).get("name"),
-    )
+def _engine(runner: Runner, kind: str) -> Engine | None:
+    found = ask_engine(runner, kind, seconds=_ENGINE_SECONDS)
+    return Engine(**asdict(found)) if found else None
 
 
 def _apptainer(runner: Runner) -> Engine | None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from builder.errors import CouldNotError, Problem, RefusedError, RocmTorchError
 from builder.matrix.lock import LockedCell
 from builder.pipeline.archives import lock_command, moves
+from builder.pipeline.once import Once
 from builder.pipeline.resolve import Resolver
+from builder.pipeline.wheel_contexts import absent, gone
 from builder.report.progress import Event
 from builder.report.records import atomic_write
 
@@ -16,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from builder.matrix.cells import Cell
-    from builder.matrix.lock import Lock
+    from builder.matrix.lock import Lock, LockedWheel
     from builder.pipeline.session import Session
 
 # Cells that are resolved at a time: most of it is waiting for answers.
 _ASKING = 8
+_NAMED = 3
 
 
 def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False) -> Lock:
@@ -40,10 +43,11 @@ def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False)
         known = session.lock.cells.get(cell.id)
         progress.tell(Event(cell.id, "lock", "started", "asking"))
         try:
-            if known is None or update:
+            valid = None if update else session.locked(cell)
+            if valid is None:
                 found = resolver.resolve(cell, known)
             else:
-                found = resolver.refreshed(cell, known)
+                found = resolver.refreshed(cell, valid)
         except RocmTorchError as error:
             kept = "as it was" if known is not None else "unlocked"
             progress.tell(Event(cell.id, "lock", "failed", f"{kept}: {error.problems[0].what}"))
@@ -75,20 +79,22 @@ def check_lock(session: Session, cells: Sequence[Cell]) -> Lock:
 
     Raises:
         RefusedError: what moved, or is not locked at all: ``ARCHIVE_MOVED``, ``BASE_MOVED``,
-            ``UNLOCKED``.
+            ``WHEEL_GONE``, ``UNLOCKED``.
             Or ``BASE_TAG_NOT_FOUND``, where a base is gone.
         CouldNotError: an archive or registry could not be asked.
     """
     resolver = Resolver(session)
+    offered: Once[bool] = Once()
     moved: list[Problem] = []
     unknown: list[Problem] = []
     for cell in cells:
-        known = session.lock.cells.get(cell.id)
+        known = session.locked(cell)
         if known is None:
             moved.append(_unlocked(session, cell))
             continue
         try:
             moved += _moved(session, resolver, cell, known)
+            moved += gone(session, cell, known.wheels, offered)
         except CouldNotError as error:
             unknown += error.problems
         except RefusedError as error:
@@ -104,12 +110,13 @@ def offline_lock(session: Session, cells: Sequence[Cell]) -> Lock:
     """Return the lock where all of ``cells`` can be built from what is here, asking nobody.
 
     Raises:
-        RefusedError: ``UNLOCKED``, or ``BASE_NOT_HERE`` for a bootstrapped base that is gone.
+        RefusedError: ``UNLOCKED``, ``BASE_NOT_HERE`` for a bootstrapped base that is gone, or
+            ``WHEELS_NOT_HERE``.
     """
     resolver = Resolver(session)
     problems: list[Problem] = []
     for cell in cells:
-        known = session.lock.cells.get(cell.id)
+        known = session.locked(cell)
         if known is None:
             problems.append(_unlocked(session, cell))
         elif known.origin == "bootstrap" and not resolver.has(known.base):
@@ -122,14 +129,29 @@ def offline_lock(session: Session, cells: Sequence[Cell]) -> Lock:
                     fix=f"run `{lock_command(session)} {cell.id}` where the archive is reached",
                 )
             )
+        if known is not None and (missing := absent(session, known.wheels)):
+            problems.append(_wheels_not_here(cell, missing))
     if problems:
         raise RefusedError(problems)
     return session.lock
 
 
+def _wheels_not_here(cell: Cell, missing: Sequence[LockedWheel]) -> Problem:
+    named = ", ".join(wheel.file for wheel in missing[:_NAMED])
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    return Problem(
+        code="WHEELS_NOT_HERE",
+        what=f"{len(missing)} of its wheels are not on this disk: {named}{more}",
+        where=cell.id,
+        fix=f"name a folder that has them with --wheelhouse, or run `rocm-torch build {cell.id}`"
+        " once where the indexes are reached",
+    )
+
+
 def _moved(session: Session, resolver: Resolver, cell: Cell, known: LockedCell) -> list[Problem]:
     fix = f"run `{lock_command(session)} --update {cell.id}`"
-    now = resolver.archives.states(session.facts.distributions[cell.distro])
+    distribution = session.facts.distributions[cell.distro]
+    now = resolver.archives.now(cell, distribution, known.archives)
     problems = [
         Problem(code="ARCHIVE_MOVED", what=told, where=cell.id, fix=fix)
         for told in moves(known.archives, now)

@@ -73,7 +73,7 @@ def plan_since(session: Session, cells: Sequence[Cell], revision: str) -> tuple[
 
 
 def _entry(session: Session, cell: Cell, heads: Mapping[str, Digest | None] | None) -> Entry:
-    if cell.id not in session.lock.cells:
+    if session.locked(cell) is None:
         return Entry(cell.id, "unlocked", (_UNLOCKED,))
     job = session.job(cell)
     reasons = stale_reasons(session, job)
@@ -117,7 +117,7 @@ def _heads(
     wanted: set[str] = set()
     for cell in cells:
         built = session.built(cell)
-        if built is not None and cell.id in session.lock.cells:
+        if built is not None and session.locked(cell) is not None:
             wanted |= set(release_tags(session, session.job(cell), Digest(built.digest)))
     repository = session.matrix.image
     there = wanted & set(registry.list_tags(repository))
@@ -132,12 +132,12 @@ def _heads(
 
 
 def _changed(session: Session, earlier: Session, cell: Cell, before: Cell | None) -> Entry:
-    locked = session.lock.cells.get(cell.id)
+    locked = session.locked(cell)
     if locked is None:
         return Entry(cell.id, "unlocked", (_UNLOCKED,))
     if before is None:
         return Entry(cell.id, "stale", ("new in the matrix",))
-    locked_then = cell.id in earlier.lock.cells
+    locked_then = earlier.locked(before) is not None
     then = earlier if locked_then else replace(earlier, lock_file=session.lock_file)
     built = Built(then.job(before).inputs, then.sources(before), present=True)
     job = session.job(cell)

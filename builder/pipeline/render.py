@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from builder.pipeline.session import Session
 
 # Folders of images/ that no cell is rendered into.
-_OURS = frozenset({"rootfs", "selftest", "registry"})
+_OURS = frozenset({"rootfs", "selftest", "registry", "tools"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Resolver:
         self._session.tools.go_on()
         distribution = self._session.facts.distributions[cell.distro]
         try:
-            archives = self.archives.states(distribution)
+            archives = self.archives.now(cell, distribution)
         except CouldNotError as error:
             raise self._with_registry(cell, error) from error
         released = max((archive.date for archive in archives), default=None)
@@ -73,7 +73,14 @@ class Resolver:
         found = self._wheels.resolve(cell)
         epoch = released or self._newest(cell, base, found.uploaded)
         self._say(cell, f"{origin} {base[:19]}, epoch {epoch:%Y-%m-%d %H:%M} UTC")
-        return LockedCell(base, origin, archives, int(epoch.timestamp()), found.wheels)
+        return LockedCell(
+            base=base,
+            origin=origin,
+            archives=archives,
+            epoch=int(epoch.timestamp()),
+            wheels=found.wheels,
+            requirements=cell.wheels.requirements if cell.wheels else (),
+        )
 
     def refreshed(self, cell: Cell, known: LockedCell) -> LockedCell:
         """Return ``known``, made usable here: a bootstrapped base has to lie in the layout."""

@@ -135,7 +135,7 @@ def _build_image(session: Session, what: str, name: str, base: tuple[Cell, Locke
 
 def _debian_base(session: Session, *, distro: str | None = None) -> tuple[Cell, LockedCell]:
     for cell in session.matrix.cells:
-        locked = session.lock.cells.get(cell.id)
+        locked = session.locked(cell)
         if locked is None or distro not in (None, cell.distro):
             continue
         if session.facts.distributions[cell.distro].os_id == "debian":

@@ -127,12 +127,14 @@ class Session:
         Raises:
             RefusedError: ``UNLOCKED``, when the lock has no entry for the cell.
         """
-        locked = self.lock.cells.get(cell.id)
+        locked = self.locked(cell)
         if locked is None:
+            other = " for the wheels that it asks for now" if cell.id in self.lock.cells else ""
             raise RefusedError(
                 Problem(
                     code="UNLOCKED",
-                    what=f"{cell.id} is not locked, so what it would be built from is not known",
+                    what=f"{cell.id} is not locked{other}, so what it would be built from is not"
+                    " known",
                     where=_shown(self.lock_file),
                     fix=f"run `rocm-torch lock {cell.id}`",
                 )
@@ -145,6 +147,11 @@ class Session:
             programs={"uv": uv_version()} if cell.wheels is not None else None,
         )
         return Job(cell, locked, context, inputs)
+
+    def locked(self, cell: Cell) -> LockedCell | None:
+        """Return the lock entry of ``cell``; ``None`` where there is none for what it is now."""
+        entry = self.lock.cells.get(cell.id)
+        return entry if entry is not None and entry.answers(cell.wheels) else None
 
     def cell(self, name: str) -> Cell:
         """Return the cell with an id; ``RefusedError`` (``NO_SUCH_CELL``) where there is none."""

@@ -7,9 +7,10 @@ import os
 import shutil
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from builder.engines.fetching import Fetcher
+from builder.engines.fetching import Fetcher, netrc_login
 from builder.engines.uv import program, uv_version
 from builder.engines.wheel_index import Pages
 from builder.engines.wheel_store import WheelStore, link_or_copy
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from builder.matrix.cells import Wheels
+    from builder.matrix.cells import Cell, Wheels
     from builder.matrix.lock import LockedWheel
+    from builder.pipeline.once import Once
     from builder.pipeline.session import Job, Session
 
 REQUIREMENTS = "requirements.txt"
@@ -52,6 +54,40 @@ def wheel_contexts(session: Session, job: Job) -> tuple[tuple[str, Path], ...]:
     return ("wheels", _staged_wheels(session, files)), ("tools", _staged_tools(session))
 
 
+def absent(session: Session, wheels: Iterable[LockedWheel]) -> list[LockedWheel]:
+    """Return those of ``wheels`` that a build would have to fetch."""
+    store, house = WheelStore(session.workspace.state / "wheels"), session.wheelhouse
+    return [
+        wheel
+        for wheel in wheels
+        if not store.path(wheel.sha256, wheel.file).is_file()
+        and not (house is not None and (house / wheel.file).is_file())
+    ]
+
+
+def gone(
+    session: Session, cell: Cell, wheels: Iterable[LockedWheel], offered: Once[bool]
+) -> list[Problem]:
+    """Return a problem for each of ``wheels`` that is offered nowhere any more.
+
+    Args:
+        session: the run.
+        cell: what they are for.
+        wheels: as they are locked.
+        offered: remembers which are there, by hash: cells share most of theirs.
+
+    Raises:
+        CouldNotError: an index could not be asked.
+    """
+    if cell.wheels is None:
+        return []
+    bringer = _Bringer(session, cell.id, cell.wheels)
+    found = (
+        (wheel, offered.get(wheel.sha256, partial(bringer.is_offered, wheel))) for wheel in wheels
+    )
+    return [bringer.gone(wheel, []) for wheel, there in found if not there]
+
+
 def requirements(wheels: Iterable[LockedWheel]) -> str:
     """Return the list that uv installs from: nothing is left to choose, and each file is hashed."""
     return "".join(f"{wheel.name}=={wheel.version} --hash={wheel.sha256}\n" for wheel in wheels)
@@ -65,7 +101,7 @@ class _Bringer:
         self._cell = cell
         self._wheels = wheels
         self._store = WheelStore(session.workspace.state / "wheels")
-        self._fetcher = Fetcher(go_on=session.tools.go_on)
+        self._fetcher = Fetcher(go_on=session.tools.go_on, login=netrc_login(os.environ))
 
     def bring(self, wheel: LockedWheel) -> Path:
         """Return where ``wheel`` lies on this machine."""
@@ -78,7 +114,18 @@ class _Bringer:
                 asked.append(url)
                 if self._fetched(wheel, url):
                     return path
-        raise CouldNotError(self._gone(wheel, asked))
+        raise CouldNotError(self.gone(wheel, asked))
+
+    def is_offered(self, wheel: LockedWheel) -> bool:
+        """Tell whether ``wheel`` could be brought; nothing of it is read."""
+        house = self._session.wheelhouse
+        if house is not None and (house / wheel.file).is_file():
+            return True
+        for url in self._addresses(wheel):
+            with self._fetcher.open(url) as answer:
+                if answer.is_success:
+                    return True
+        return False
 
     def _from_house(self, wheel: LockedWheel) -> bool:
         house = self._session.wheelhouse
@@ -111,7 +158,8 @@ class _Bringer:
 
         return self._store.fetch(self._fetcher, url, wheel.file, wheel.sha256, told)
 
-    def _gone(self, wheel: LockedWheel, asked: list[str]) -> Problem:
+    def gone(self, wheel: LockedWheel, asked: list[str]) -> Problem:
+        """Say that ``wheel`` is at none of the addresses that were asked."""
         indexes = " and ".join(filter(None, (self._wheels.index, self._wheels.others)))
         return Problem(
             code="WHEEL_GONE",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import httpx
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
-from builder.engines.fetching import Fetcher, plain
+from builder.engines.fetching import Fetcher, netrc_login, plain
 from builder.engines.uv import Sources, UnresolvableError, Uv
 from builder.engines.wheel_index import Pages, flat_wheels
 from builder.errors import CouldNotError, Problem
@@ -49,7 +50,9 @@ class WheelResolver:
 
     def __init__(self, session: Session, fetcher: Fetcher | None = None) -> None:
         self._session = session
-        self._pages = Pages(fetcher or Fetcher(go_on=session.tools.go_on))
+        self._pages = Pages(
+            fetcher or Fetcher(go_on=session.tools.go_on, login=netrc_login(os.environ))
+        )
         self._uv = Uv(session.tools.runner, session.workspace.state / "uv", os.environ)
         self._resolved: Once[Resolution] = Once()
         self._listed: Once[tuple[Link, ...] | None] = Once()
@@ -83,6 +86,9 @@ class WheelResolver:
             )
             found = self._asked(requirements, python, sources, wheels)
             _require_from_index(found, files, wheels)
+            if others := _of_another_rocm(found):
+                pins = _with_local_of_torch(requirements, others, found)
+                found = self._asked(pins, python, sources, wheels)
         times = [one.uploaded for one in found if one.uploaded is not None]
         locked = tuple(_locked(one, wheels, self._session.site) for one in found)
         return Resolution(locked, max(times, default=None))
@@ -180,6 +186,26 @@ def _require_plain_python(python: str, cell: str) -> None:
                 fix="take the ordinary Python; a cell like this stays unlocked",
             )
         )
+
+
+def _of_another_rocm(found: tuple[ResolvedWheel, ...]) -> frozenset[str]:
+    """Return what is of another ROCm than the torch beside it.
+
+    An index with several ROCm has several builds of one torchvision; a pin without a local version
+    leaves the choice to uv, for which ``+rocm7.15`` is newer than ``+rocm10.1``.
+    """
+    rocm = {one.name: wheel_version_key(one.version)[1] for one in found if one.name in _OF_TORCH}
+    return frozenset(name for name, number in rocm.items() if number != rocm.get("torch", number))
+
+
+def _with_local_of_torch(
+    requirements: tuple[str, ...], names: frozenset[str], found: tuple[ResolvedWheel, ...]
+) -> tuple[str, ...]:
+    """Return the requirements with exact pins of ``names`` to the builds beside this torch."""
+    chosen = {one.name: Version(one.version) for one in found}
+    kept = (text for text in requirements if canonicalize_name(Requirement(text).name) not in names)
+    local = chosen["torch"].local
+    return (*kept, *(f"{name}=={chosen[name].public}+{local}" for name in sorted(names)))
 
 
 def _require_from_index(

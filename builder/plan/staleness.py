@@ -20,6 +20,7 @@ _WORDS = {
     "lock/base": "base moved",
     "lock/archives": "archive moved",
     "lock/wheels": "wheel changed",
+    "lock/requirements": "other wheels are asked for",
     "lock/epoch": "epoch changed",
     "program/uv": "uv, which installs the wheels, is another version",
     "format": "the builder's format version changed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -237,8 +238,18 @@ def test_a_container_that_is_refused_is_told_with_the_cause(
 
 
 @pytest.mark.parametrize("case_id", ["g5-12-gpus-all"])
-def test_our_containers_ask_for_devices_and_never_for_the_nvidia_way(case_id: str) -> None:
-    assert "device_requests" not in (ROOT / "builder/engines/docker_engine.py").read_text()
+def test_our_containers_get_device_nodes_and_no_request_that_only_nvidia_answers(
+    case_id: str, engine: FakeEngine
+) -> None:
+    container(engine, "exited")
+    engine.seconds = {}
+    client = DockerEngine()
+    client.run(replace(SPEC, devices=("/dev/kfd:/dev/kfd:rwm",), groups=(992,)))
+    asked = json.loads(engine.bodies["/containers/create"])["HostConfig"]
+    assert not asked.get("DeviceRequests")
+    assert [one["PathOnHost"] for one in asked["Devices"]] == ["/dev/kfd"]
+    assert asked["GroupAdd"] == ["992"]
+    close(client)
 
 
 @pytest.mark.parametrize("case_id", ["g5-07-http-docker-scheme"])

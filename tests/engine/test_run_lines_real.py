@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import podman_host
 import pytest
+from podman_host import PodmanHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,9 +55,6 @@ def image(debian_base: str, build_image: BuildImage) -> Iterator[str]:
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with stand-ins for the nodes of two GPUs; they behave as /dev/null does."""
     root = tmp_path_factory.mktemp("root")
-    for parent in (root, *root.parents[:3]):
-        if parent.stat().st_uid == os.getuid():
-            parent.chmod(parent.stat().st_mode | 0o011)
     for name in NODES:
         node = root / name
         node.parent.mkdir(parents=True, exist_ok=True)
@@ -66,12 +65,12 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def printed(
-    target: str, root: Path, image: str, *options: str, as_user: tuple[str, ...] = ()
+    target: str, root: Path, image: str, *options: str, before: tuple[str, ...] = ()
 ) -> str:
     """Return the line that the program prints for this host, in a process of its own."""
     words = ["run", "--print", target, "--device-root", str(root), "--shm-size", "64m", *options]
     done = subprocess.run(
-        [*as_user, sys.executable, "-m", "builder", *words, image, "--", "sh", "-c", PROBE],
+        [*before, sys.executable, "-m", "builder", *words, image, "--", "sh", "-c", PROBE],
         capture_output=True,
         text=True,
         check=False,
@@ -94,9 +93,7 @@ def ran(line: str, *before: str) -> str:
 def cache() -> Iterator[str]:
     name = f"rocm-torch-test-run-{os.getpid()}"
     yield name
-    for engine in ("docker", "podman"):
-        if shutil.which(engine):
-            subprocess.run([engine, "volume", "rm", "-f", name], capture_output=True, check=False)
+    subprocess.run(["docker", "volume", "rm", "-f", name], capture_output=True, check=True)
 
 
 def test_the_printed_docker_line_lets_the_image_s_user_open_the_nodes_and_keep_its_caches(
@@ -146,30 +143,47 @@ def test_the_printed_compose_file_is_one_that_compose_takes_where_it_is(
     assert json.loads(done.stdout)["services"]["torch"]["group_add"] == [str(GPU_GROUP)]
 
 
-def podman(*words: str, before: tuple[str, ...] = (), stdin: bytes | None = None) -> str:
-    argv = [*before, "podman", *words]
-    done = subprocess.run(argv, input=stdin, capture_output=True, check=False, timeout=300, cwd="/")
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
-
-
 def saved(image: str) -> bytes:
     return subprocess.run(["docker", "save", image], capture_output=True, check=True).stdout
 
 
-needs_podman = pytest.mark.skipif(not shutil.which("podman"), reason="this machine has no podman")
+def reachable(root: Path) -> None:
+    """Let an ordinary user walk to a folder of pytest's."""
+    for folder in (root, *root.parents):
+        if folder.is_relative_to(tempfile.gettempdir()):
+            folder.chmod(folder.stat().st_mode | 0o011)
 
 
-@needs_podman
-def test_the_printed_podman_line_of_root_lets_the_image_s_user_open_the_nodes(
-    nodes: Path, image: str, cache: str
+@pytest.fixture(params=["rootful", "rootless"])
+def podman(request: pytest.FixtureRequest, tmp_path: Path, image: str) -> Iterator[PodmanHost]:
+    if reason := podman_host.why_not():
+        pytest.skip(reason)
+    reachable(tmp_path)
+    groups = f"{podman_host.UID},{GPU_GROUP}" if request.param == "rootless" else ""
+    host = podman_host.make(tmp_path, groups)
+    host.podman("load", stdin=saved(image))
+    yield host
+    host.podman("image", "rm", "--force", image)
+    host.clean()
+
+
+def test_the_printed_podman_line_lets_the_image_s_user_open_the_nodes_and_keep_its_caches(
+    nodes: Path, image: str, podman: PodmanHost
 ) -> None:
-    podman("load", stdin=saved(image))
+    reachable(nodes)
+    volume = f"rocm-torch-test-run-{os.getpid()}"
+    line = printed("podman", nodes, image, "--cache", volume, before=podman.enter())
+    words = shlex.split(line)
+    group = "keep-groups" if podman.groups else str(GPU_GROUP)
+    assert [word for word in words if word.startswith("--group-add")] == [f"--group-add={group}"]
+    assert sum(word.startswith("--device=") for word in words) == len(NODES)
     try:
-        line = printed("podman", nodes, image, "--cache", cache)
-        words = shlex.split(line)
-        assert f"--group-add={GPU_GROUP}" in words
-        assert sum(word.startswith("--device=") for word in words) == len(NODES)
-        assert ran(line) == "both\n1000\n"
+        assert ran(line, *podman.enter()) == "both\n1000\n"
+        assert "/kept" in podman.podman(
+            "run", "--rm", f"--volume={volume}:/v", image, "ls", "/v/kept"
+        )
+        words.remove(f"--group-add={group}")
+        with pytest.raises(AssertionError, match="/dev/kfd"):
+            ran(shlex.join(words), *podman.enter())
     finally:
-        podman("image", "rm", "--force", image)
+        podman.podman("volume", "rm", "--force", volume)

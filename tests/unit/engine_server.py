@@ -23,6 +23,7 @@ class FakeEngine:
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
+    bodies: dict[str, bytes] = field(default_factory=dict)
     address: str = ""
 
 
@@ -32,10 +33,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_one(self) -> None:
         path = self.path.partition("?")[0]
-        self._read()
+        body = self._read()
         self.engine.calls.append((self.command, path))
         for end, (status, value) in {"/version": (200, _VERSION), **self.engine.answers}.items():
             if path.endswith(end):
+                self.engine.bodies[end] = body
                 time.sleep(self.engine.seconds.get(end, 0))
                 self._reply(status, value)
                 return
@@ -43,13 +45,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_DELETE = handle_one  # noqa: N815
 
-    def _read(self) -> None:
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            while size := int(self.rfile.readline(), 16):
-                self.rfile.read(size + 2)
-            self.rfile.readline()
-        else:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def _read(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        pieces = []
+        while size := int(self.rfile.readline(), 16):
+            pieces.append(self.rfile.read(size + 2)[:size])
+        self.rfile.readline()
+        return b"".join(pieces)
 
     def _reply(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode() if value is not None else b""

@@ -25,11 +25,16 @@ from builder.engines.fetching import Fetcher
 from builder.engines.process import ProcessRunner
 from builder.engines.registry import Patience
 from builder.errors import CouldNotError, RefusedError
+from builder.facts import load_facts
 from builder.matrix.cells import Base, Cell, Wheels
-from builder.matrix.lock import LockedCell, LockedWheel
+from builder.matrix.lock import Lock, LockedCell, LockedWheel
+from builder.matrix.site import Site
 from builder.oci import Digest
+from builder.pipeline.archives import Archives
+from builder.pipeline.lock import offline_lock
+from builder.pipeline.once import Once
 from builder.pipeline.session import Job, Session
-from builder.pipeline.wheel_contexts import wheel_contexts
+from builder.pipeline.wheel_contexts import gone, wheel_contexts
 from builder.pipeline.wheels import Resolution, WheelResolver
 from builder.pipeline.workspace import Tools, Workspace
 from builder.plan.inputs import Inputs
@@ -381,3 +386,100 @@ def test_where_a_wheel_was_fetched_from_decides_nothing_and_its_hash_does() -> N
     assert inputs(changed).changed_since(inputs(one)) == ("lock/wheels",)
     assert inputs(one, "0.14.0").changed_since(inputs(one)) == ("program/uv",)
     assert LockedCell.from_json(other.to_json()) == other
+
+
+def test_a_companion_of_another_rocm_gives_way_to_the_one_of_torchs(
+    server: WheelServer, tmp_path: Path
+) -> None:
+    newer = wheel("torchvision", "0.22.1+rocm6.4", TAG, (f"torch==2.7.1+{LOCAL}",))
+    server.indexes["torch"] |= dict([newer])
+    pins = (PINS[0], "torchvision==0.22.1")
+    found = resolved(session_of(tmp_path), wheel_cell(server, requirements=pins)).wheels
+    assert {one.name: one.version for one in found}["torchvision"] == f"0.22.1+{LOCAL}"
+
+
+def test_an_index_with_a_login_is_read_by_netrc_and_the_lock_has_none(
+    server: WheelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def guard(handler: Handler) -> bool:
+        known = handler.headers.get("Authorization") == "Basic c2l0ZTp3b3JkMTIz"
+        if not known:
+            handler.reply(401)
+        return not known
+
+    server.before = guard
+    logins = tmp_path / "netrc"
+    monkeypatch.setenv("NETRC", str(logins))
+    session, cell = session_of(tmp_path), wheel_cell(server)
+    with pytest.raises(CouldNotError, match="INDEX_FAILED"):
+        WheelResolver(session).resolve(cell)
+    logins.write_text("machine 127.0.0.1 login site password word123\n")
+    wheels = WheelResolver(session).resolve(cell).wheels
+    assert wheel_contexts(session, job_of(cell, wheels))
+    assert not [one for one in wheels if "word123" in (one.url or "")]
+
+
+def test_a_file_of_logins_that_cannot_be_read_is_named_without_what_it_says(
+    server: WheelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logins = tmp_path / "netrc"
+    logins.write_text("machine 127.0.0.1 word123 site\n")
+    monkeypatch.setenv("NETRC", str(logins))
+    with pytest.raises(CouldNotError, match="NETRC_UNREADABLE") as caught:
+        WheelResolver(session_of(tmp_path))
+    assert "word123" not in str(caught.value)
+
+
+def lock_of(session: Session, cell: Cell, wheels: tuple[LockedWheel, ...]) -> Session:
+    """Write the lock of ``cell`` as a run would and return the next run."""
+    wanted = cell.wheels.requirements if cell.wheels else ()
+    entry = replace(LOCKED, origin="registry", wheels=wheels, requirements=wanted)
+    session.lock_file.parent.mkdir(parents=True, exist_ok=True)
+    session.lock_file.write_text(Lock().with_cells({cell.id: entry}).to_text())
+    return replace(session)
+
+
+def test_wheels_that_were_locked_for_other_wishes_do_not_count(
+    server: WheelServer, tmp_path: Path
+) -> None:
+    session, cell = session_of(tmp_path), wheel_cell(server)
+    session = lock_of(session, cell, resolved(session, cell).wheels)
+    assert session.locked(cell) == session.lock.cells[cell.id]
+    other = wheel_cell(server, requirements=PINS[:1])
+    assert session.locked(other) is None
+    with pytest.raises(RefusedError, match="UNLOCKED") as caught:
+        session.job(other)
+    assert "for the wheels that it asks for now" in str(caught.value)
+
+
+def test_offline_the_wheels_must_lie_here(server: WheelServer, tmp_path: Path) -> None:
+    session, cell = session_of(tmp_path), wheel_cell(server)
+    wheels = resolved(session, cell).wheels
+    session = lock_of(session, cell, wheels)
+    with pytest.raises(RefusedError, match="WHEELS_NOT_HERE"):
+        offline_lock(session, [cell])
+    wheel_contexts(session, job_of(cell, wheels))
+    asked = len(server.calls)
+    assert offline_lock(session, [cell]) == session.lock
+    assert len(server.calls) == asked
+
+
+def test_a_wheel_that_was_taken_away_is_told_once_for_all_cells(
+    server: WheelServer, tmp_path: Path
+) -> None:
+    session, cell = session_of(tmp_path), wheel_cell(server)
+    wheels = resolved(session, cell).wheels
+    offered: Once[bool] = Once()
+    assert gone(session, cell, wheels, offered) == []
+    del server.indexes["torch"][TORCH]
+    assert gone(session, cell, wheels, offered) == []  # a run asks once
+    problems = gone(session, cell, wheels, Once())
+    assert [problem.code for problem in problems] == ["WHEEL_GONE"]
+    assert TORCH in problems[0].what
+
+
+def test_an_image_that_installs_no_packages_reads_no_archive() -> None:
+    archives = Archives(Site(), ask=lambda _url: pytest.fail("nobody is to be asked"))
+    debian = load_facts().distributions["debian13"]
+    bare = cell(base=Base("rocm-pytorch", "docker.io/rocm/pytorch:tag"), packages=())
+    assert archives.now(bare, debian) == ()
