@@ -34,8 +34,9 @@ test: lint ## everything that must pass, the tests against the real engine inclu
 test-unit: venv ## the tests that need no engine
 	$(BIN)/pytest -n 2 --dist loadfile tests/unit
 
-fuzz: venv ## the matrix under 100,000 hostile documents (four tests of 25,000 examples)
+fuzz: venv ## the matrix under 100,000 hostile documents, the doctor under 25,000 random hosts
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest -n 2 --dist load tests/unit/test_matrix_fuzz.py
+	HYPOTHESIS_PROFILE=long $(BIN)/pytest tests/unit/test_doctor_rules.py -k no_host_gives
 
 lint: venv ## style, types, import directions, rendered Dockerfiles
 	$(BIN)/ruff check .
