@@ -21,7 +21,9 @@ RUN --mount=type=bind,from=tools,target=/mnt \
     /mnt/uv venv --python python3.11 /opt/venv; \
     /mnt/uv pip sync --python /opt/venv/bin/python --require-hashes --no-index \
       --find-links /media /media/requirements.txt; \
-    rm -f /opt/venv/.lock /opt/venv/.gitignore /opt/venv/CACHEDIR.TAG; \
+    rm -f /opt/venv/.lock /opt/venv/.gitignore /opt/venv/CACHEDIR.TAG \
+      /opt/venv/lib/python*/site-packages/*.dist-info/uv_cache.json; \
+    sed -i '/uv_cache\.json,/d' /opt/venv/lib/python*/site-packages/*.dist-info/RECORD; \
     PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 1 \
       --invalidation-mode checked-hash /opt/venv/lib || :
 ENV PATH="/opt/venv/bin:$PATH"
