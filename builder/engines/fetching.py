@@ -158,8 +158,8 @@ def refuse(response: httpx.Response) -> NoReturn:
             where=where,
             fix="run the same command again later"
             if status >= 500
-            else "check the address; a login for this server belongs into ~/.netrc, or the file that"
-            " NETRC names",
+            else "check the address; a login for this server belongs into ~/.netrc, or into the"
+            " file that NETRC names",
         )
     )
 
