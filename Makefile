@@ -29,6 +29,7 @@ demo: venv ## build, test, describe and publish the CPU images to a registry on 
 
 test: lint ## everything that must pass, the tests against the real engine included
 	@$(SETUP) tools
+	@$(SETUP) podman
 	$(SETUP) with-engine --stop-after $(BIN)/pytest -n 2 --dist loadfile
 
 test-unit: venv ## the tests that need no engine

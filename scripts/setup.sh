@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh python                                .venv from requirements-dev.lock
 #   scripts/setup.sh tools                                 mmdebstrap and the Debian keyring
+#   scripts/setup.sh podman                                podman with crun, for the tests of its run lines
 #   scripts/setup.sh engine                                a Docker engine that can do the job
 #   scripts/setup.sh with-engine [--stop-after] CMD ...    the same, then CMD with access to it
 #   scripts/setup.sh stop                                  end the engine that this working copy started
@@ -202,6 +203,16 @@ setup_tools() {
     command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
     [[ -r $KEYRING ]] || missing+=(debian-archive-keyring)
     ((${#missing[@]} == 0)) || need_packages "what makes a Debian base image" "${missing[@]}"
+}
+
+# The tests alone need it: rootless podman keeps groups with crun only.
+setup_podman() {
+    local missing=() package
+    for package in podman crun; do
+        command -v "$package" >/dev/null || missing+=("$package")
+    done
+    command -v newuidmap >/dev/null || missing+=(uidmap)
+    ((${#missing[@]} == 0)) || need_packages "podman" "${missing[@]}"
 }
 
 # Engine: what is there ----------------------------------------------------------------------------
@@ -534,7 +545,7 @@ main() {
     local verb=${1-}
     shift || true
     case "$verb" in
-        python | tools | engine)
+        python | tools | podman | engine)
             take_turn
             "setup_$verb"
             ;;

@@ -1,6 +1,6 @@
 """A place where podman runs: rootful as it is, rootless as a user that exists there alone.
 
-Both live in a mount namespace of their own, so that nothing of the machine is changed: there
+Both live in namespaces of their own for mounts and processes, so that nothing of the machine is changed: there
 ``/etc/passwd`` has one more user, and the control groups are version 2 (crun refuses the mixture of
 both versions that some machines have). The limits that podman raises by itself need a right that
 root in a container may lack, so they are set lower; no line that is tested changes for that.
@@ -21,14 +21,28 @@ cgroupns = "host"
 netns = "host"
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 """
+# Without copies of the whole image a container, which is what vfs makes.
+_STORAGE = """[storage]
+driver = "overlay"
+graphroot = "{folder}/home/storage"
+runroot = "{folder}/run/storage"
+"""
+_UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_LOCKS = Path(f"/dev/shm/libpod_rootless_lock_{UID}")
 _ENTER = """set -e
 mount -t cgroup2 none /sys/fs/cgroup
 for file in passwd group subuid subgid; do mount --bind "$1/etc/$file" "/etc/$file"; done
 groups=$2
 export HOME="$1/home" XDG_RUNTIME_DIR="$1/run" CONTAINERS_CONF="$1/containers.conf"
+export CONTAINERS_STORAGE_CONF="$1/storage.conf"
 shift 2
-[ -z "$groups" ] || exec setpriv --reuid=64000 --regid=64000 --groups="$groups" "$@"
-exec "$@"
+# Not exec: this shell is process 1 there, and waits for what podman leaves to process 1.
+if [ -n "$groups" ]; then
+    setpriv --reuid=64000 --regid=64000 --groups="$groups" "$@" || exit $?
+else
+    "$@" || exit $?
+fi
+exit 0
 """
 
 
@@ -42,7 +56,7 @@ class PodmanHost:
     def enter(self) -> tuple[str, ...]:
         """Return the words that come before a command."""
         script = str(self.folder / "enter.sh")
-        return ("unshare", "--mount", "sh", script, str(self.folder), self.groups)
+        return (*_UNSHARE, "sh", script, str(self.folder), self.groups)
 
     def podman(self, *words: str, stdin: bytes | None = None) -> str:
         """Run podman there, which must succeed."""
@@ -54,12 +68,12 @@ class PodmanHost:
         return done.stdout.decode()
 
     def clean(self) -> None:
-        """Take away images, volumes and the process that rootless podman leaves."""
-        if self.groups:
-            self.podman("system", "reset", "--force")
-            pid = self.folder / "run/libpod/tmp/pause.pid"
-            if pid.exists():
-                subprocess.run(["kill", pid.read_text("ascii").strip()], check=False)
+        """Take away images, volumes, and what rootless podman leaves: its locks.
+
+        Locks of another storage in the same file would let a container wait for itself.
+        """
+        self.podman("system", "reset", "--force")
+        _LOCKS.unlink(missing_ok=True)
 
 
 def why_not() -> str | None:
@@ -69,7 +83,7 @@ def why_not() -> str | None:
         return f"this machine lacks {', '.join(missing)}: scripts/setup.sh podman"
     if os.geteuid() != 0:
         return "making device nodes needs root"
-    probe = ["unshare", "--mount", "mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"]
+    probe = [*_UNSHARE, "mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"]
     done = subprocess.run(probe, capture_output=True, text=True, check=False)
     return f"no mount namespace here: {done.stderr.strip()}" if done.returncode else None
 
@@ -93,6 +107,7 @@ def make(folder: Path, groups: str = "") -> PodmanHost:
         if groups:
             os.chown(folder / name, UID, UID)
     (folder / "containers.conf").write_text(_CONF, "utf-8")
+    (folder / "storage.conf").write_text(_STORAGE.format(folder=folder), "utf-8")
     (folder / "enter.sh").write_text(_ENTER, "utf-8")
     folder.chmod(0o755)
     return PodmanHost(folder, groups)
