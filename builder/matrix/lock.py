@@ -101,6 +101,7 @@ class LockedCell:
         wheels: every wheel that the image installs, those that torch needs included, by name.
         requirements: what the cell asked for when these wheels were found; other wishes need
             another lock.
+        ref: the reference whose digest ``base`` is; ``None`` in a lock of an earlier version.
     """
 
     base: Digest
@@ -109,6 +110,7 @@ class LockedCell:
     epoch: int
     wheels: tuple[LockedWheel, ...] = ()
     requirements: tuple[str, ...] = ()
+    ref: str | None = None
 
     @property
     def created(self) -> datetime:
@@ -128,11 +130,18 @@ class LockedCell:
             epoch=int(value["epoch"]),
             wheels=tuple(LockedWheel.from_json(entry) for entry in value.get("wheels", ())),
             requirements=tuple(str(text) for text in value.get("requirements", ())),
+            ref=str(value["base"]["ref"]) if value["base"].get("ref") else None,
         )
 
-    def answers(self, wheels: Wheels | None) -> bool:
-        """Tell whether its wheels are those that were found for what ``wheels`` asks for."""
-        return not self.wheels or self.requirements == (wheels.requirements if wheels else ())
+    def answers(self, ref: str, wheels: Wheels | None) -> bool:
+        """Tell whether base and wheels were found for what is asked for now.
+
+        Args:
+            ref: the reference that stands in FROM.
+            wheels: what the cell installs.
+        """
+        same = not self.wheels or self.requirements == (wheels.requirements if wheels else ())
+        return same and self.ref in (None, ref)
 
     def deciding(self) -> dict[str, Any]:
         """Return the JSON form of what decides an image: a wheel counts by its hash alone."""
@@ -145,7 +154,11 @@ class LockedCell:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
-            "base": {"digest": self.base, "origin": self.origin},
+            "base": {
+                "digest": self.base,
+                "origin": self.origin,
+                **({"ref": self.ref} if self.ref is not None else {}),
+            },
             "archives": [archive.to_json() for archive in self.archives],
             "epoch": self.epoch,
             **({"wheels": [wheel.to_json() for wheel in self.wheels]} if self.wheels else {}),

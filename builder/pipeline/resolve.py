@@ -80,6 +80,7 @@ class Resolver:
             epoch=int(epoch.timestamp()),
             wheels=found.wheels,
             requirements=cell.wheels.requirements if cell.wheels else (),
+            ref=cell.base.ref,
         )
 
     def refreshed(self, cell: Cell, known: LockedCell) -> LockedCell:

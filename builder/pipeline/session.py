@@ -151,7 +151,7 @@ class Session:
     def locked(self, cell: Cell) -> LockedCell | None:
         """Return the lock entry of ``cell``; ``None`` where there is none for what it is now."""
         entry = self.lock.cells.get(cell.id)
-        return entry if entry is not None and entry.answers(cell.wheels) else None
+        return entry if entry is not None and entry.answers(cell.base.ref, cell.wheels) else None
 
     def cell(self, name: str) -> Cell:
         """Return the cell with an id; ``RefusedError`` (``NO_SUCH_CELL``) where there is none."""

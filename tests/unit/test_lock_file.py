@@ -106,3 +106,11 @@ def test_a_damaged_lock_is_refused_with_its_name_and_what_to_do(text: str) -> No
 def test_a_lock_that_is_no_text_is_refused() -> None:
     with pytest.raises(RefusedError):
         Lock.from_text(b"\xff\xfe\x00", "matrix.lock")
+
+
+def test_a_base_that_was_found_under_another_name_is_no_answer() -> None:
+    entry = LockedCell(Digest.of(b"n"), "registry", (), 5, ref="docker.io/rocm/pytorch:a")
+    assert LockedCell.from_json(entry.to_json()) == entry
+    assert entry.answers("docker.io/rocm/pytorch:a", None)
+    assert not entry.answers("docker.io/rocm/pytorch:b", None)
+    assert LockedCell(Digest.of(b"n"), "registry", (), 5).answers("docker.io/any:1", None)

@@ -105,7 +105,11 @@ def problems(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
 def test_a_lock_names_the_canonical_archive_and_the_mirrors_digest(site: Place) -> None:
     assert site.call("lock", CELL) == 0
     entry = site.entry()
-    assert entry["base"] == {"digest": site.base("one"), "origin": "registry"}
+    assert entry["base"] == {
+        "digest": site.base("one"),
+        "origin": "registry",
+        "ref": "docker.io/library/debian:13",
+    }
     assert {one["uri"] for one in entry["archives"]} == {DEBIAN, f"{DEBIAN}-security"}
     assert site.server.host not in (site.root / "matrix.lock").read_text()
 
