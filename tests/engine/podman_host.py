@@ -1,9 +1,10 @@
 """A place where podman runs: rootful as it is, rootless as a user that exists there alone.
 
-Both live in namespaces of their own for mounts and processes, so that nothing of the machine is changed: there
-``/etc/passwd`` has one more user, and the control groups are version 2 (crun refuses the mixture of
-both versions that some machines have). The limits that podman raises by itself need a right that
-root in a container may lack, so they are set lower; no line that is tested changes for that.
+Both live in namespaces of their own for mounts and processes, so that nothing of the machine is
+changed. There ``/etc/passwd`` has one more user, and the control groups are version 2: crun
+refuses the mixture of both versions that some machines have. The limits that podman raises by
+itself need a right that root in a container may lack, so they are set lower; no line that is
+tested changes for that.
 """
 
 from __future__ import annotations
@@ -67,12 +68,15 @@ class PodmanHost:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode()
 
-    def clean(self) -> None:
+    def clean(self, image: str) -> None:
         """Take away images, volumes, and what rootless podman leaves: its locks.
 
         Locks of another storage in the same file would let a container wait for itself.
         """
-        self.podman("system", "reset", "--force")
+        if self.groups:
+            self.podman("system", "reset", "--force")
+        else:
+            self.podman("image", "rm", "--force", image)
         _LOCKS.unlink(missing_ok=True)
 
 
