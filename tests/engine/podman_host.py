@@ -36,6 +36,8 @@ for file in passwd group subuid subgid; do mount --bind "$1/etc/$file" "/etc/$fi
 groups=$2
 export HOME="$1/home" XDG_RUNTIME_DIR="$1/run" CONTAINERS_CONF="$1/containers.conf"
 export CONTAINERS_STORAGE_CONF="$1/storage.conf"
+# It names a process of an earlier namespace: here the number may be another process's.
+rm -f "$1/run/libpod/tmp/pause.pid"
 shift 2
 # Not exec: this shell is process 1 there, and waits for what podman leaves to process 1.
 if [ -n "$groups" ]; then
