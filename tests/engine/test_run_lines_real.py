@@ -156,7 +156,9 @@ def reachable(root: Path) -> None:
 
 
 @pytest.fixture(params=["rootful", "rootless"])
-def podman(request: pytest.FixtureRequest, tmp_path: Path, archive: bytes) -> Iterator[PodmanHost]:
+def podman(
+    request: pytest.FixtureRequest, tmp_path: Path, image: str, archive: bytes
+) -> Iterator[PodmanHost]:
     if reason := podman_host.why_not():
         pytest.skip(reason)
     reachable(tmp_path)
@@ -164,7 +166,7 @@ def podman(request: pytest.FixtureRequest, tmp_path: Path, archive: bytes) -> It
     host = podman_host.make(tmp_path, groups)
     host.podman("load", stdin=archive)
     yield host
-    host.clean()
+    host.clean(image)
 
 
 def test_the_printed_podman_line_lets_the_image_s_user_open_the_nodes_and_keep_its_caches(

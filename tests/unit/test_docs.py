@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
-from builder.cli.main import app
+from builder.cli.main import app, run
 from builder.report.table import FIELDS
 
 if TYPE_CHECKING:
@@ -221,3 +221,37 @@ def test_the_sample_table_has_the_fields_of_the_real_one_in_their_order() -> Non
 def test_each_picture_names_itself_for_those_who_cannot_see_it() -> None:
     for picture in (ROOT / "docs").rglob("*.svg"):
         assert "<title" in picture.read_text("utf-8")
+
+
+_PRINTED = re.compile(r"^```console\n\$ (rocm-torch run .*?)```\n\n```\w+\n(.*?)^```$", re.M | re.S)
+_BATCH = re.compile(r"^\$ (rocm-torch run --print slurm .*)$", re.M)
+
+
+def _run_page() -> str:
+    return (ROOT / "docs" / "run.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("line", "printed"), _PRINTED.findall(_run_page()))
+def test_the_page_about_run_shows_what_the_program_prints(
+    line: str,
+    printed: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert run(shlex.split(line)[1:]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_the_batch_script_of_the_examples_is_what_its_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (line,) = _BATCH.findall(_run_page())
+    assert run(shlex.split(line)[1:]) == 0
+    script = ROOT / "docs" / "examples" / "torchrun_two_nodes.sbatch"
+    assert capsys.readouterr().out == script.read_text("utf-8")
+
+
+def test_the_page_about_run_has_a_line_for_each_guide() -> None:
+    assert len(_PRINTED.findall(_run_page())) >= 6

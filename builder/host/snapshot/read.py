@@ -36,6 +36,7 @@ FILES = (
     "/usr/lib/wsl/lib/libdxcore.so",
     "/opt/rocm/lib/librocdxg.so",
     "/opt/rocm/.info/version",
+    "/dev/infiniband",
 )
 _CDI = ("etc/cdi", "var/run/cdi", "run/cdi")
 _PARAMETERS = ("gpu_recovery", "noretry", "lockup_timeout", "runpm", "ppfeaturemask", "vm_size")
