@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit fuzz lint reproduce down clean update-lock venv
+.PHONY: help demo test test-all test-unit fuzz lint reproduce down clean update-lock venv
 
 BIN := .venv/bin
 SETUP := scripts/setup.sh
@@ -30,6 +30,10 @@ demo: venv ## build, test, describe and publish the CPU images to a registry on 
 test: lint ## everything that must pass, the tests against the real engine included
 	@$(SETUP) tools
 	@$(SETUP) podman
+	$(SETUP) with-engine --stop-after $(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+test-all: lint ## the same and the slow tests: compilers, benchmarks on the CPU, failing builds
+	@$(SETUP) tools
 	$(SETUP) with-engine --stop-after $(BIN)/pytest -n 2 --dist loadfile
 
 test-unit: venv ## the tests that need no engine

@@ -1,8 +1,8 @@
 """A place where podman runs: rootful as it is, rootless as a user that exists there alone.
 
 Both live in namespaces of their own for mounts and processes, so that nothing of the machine is
-changed: there ``/etc/passwd`` has one more user, and the control groups are version 2 (crun
-refuses the mixture of both versions that some machines have). The limits that podman raises by
+changed. There ``/etc/passwd`` has one more user, and the control groups are version 2: crun
+refuses the mixture of both versions that some machines have. The limits that podman raises by
 itself need a right that root in a container may lack, so they are set lower; no line that is
 tested changes for that.
 """
@@ -36,6 +36,8 @@ for file in passwd group subuid subgid; do mount --bind "$1/etc/$file" "/etc/$fi
 groups=$2
 export HOME="$1/home" XDG_RUNTIME_DIR="$1/run" CONTAINERS_CONF="$1/containers.conf"
 export CONTAINERS_STORAGE_CONF="$1/storage.conf"
+# It names a process of an earlier namespace: here the number may be another process's.
+rm -f "$1/run/libpod/tmp/pause.pid"
 shift 2
 # Not exec: this shell is process 1 there, and waits for what podman leaves to process 1.
 if [ -n "$groups" ]; then
@@ -68,12 +70,15 @@ class PodmanHost:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode()
 
-    def clean(self) -> None:
+    def clean(self, image: str) -> None:
         """Take away images, volumes, and what rootless podman leaves: its locks.
 
         Locks of another storage in the same file would let a container wait for itself.
         """
-        self.podman("system", "reset", "--force")
+        if self.groups:
+            self.podman("system", "reset", "--force")
+        else:
+            self.podman("image", "rm", "--force", image)
         _LOCKS.unlink(missing_ok=True)
 
 

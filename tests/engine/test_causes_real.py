@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from projects import Project
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,7 @@ def test_level_gpu_without_a_gpu_is_incomplete_and_never_a_pass(
     assert (code, document["summary"]["verdict"]) == (3, "incomplete")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", CELLS)
 def test_level_bench_runs_every_workload_in_tiny_on_a_cpu_and_keeps_its_samples(
     cell: str, rows: dict[str, dict[str, Any]], client: docker.DockerClient
@@ -134,7 +135,8 @@ def test_level_bench_runs_every_workload_in_tiny_on_a_cpu_and_keeps_its_samples(
     assert again.verdict == "pass"
 
 
-@pytest.mark.parametrize(("cell", "names"), zip(CELLS, REHEARSED, strict=True))
+@pytest.mark.slow
+@pytest.mark.parametrize(("cell", "names"), tuple(zip(CELLS, REHEARSED, strict=True)))
 def test_the_gpu_checks_rehearse_on_the_cpu_and_are_still_no_pass(
     cell: str, names: str, rows: dict[str, dict[str, Any]], client: docker.DockerClient
 ) -> None:
@@ -146,6 +148,7 @@ def test_the_gpu_checks_rehearse_on_the_cpu_and_are_still_no_pass(
         assert check["detail"].startswith("Rehearsed on the CPU"), check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "check", "words"),
     [
@@ -175,6 +178,7 @@ def test_a_fault_planted_into_the_real_torch_is_caught_and_named(
     assert words in document["checks"][0]["detail"]
 
 
+@pytest.mark.slow
 def test_a_run_slowed_on_purpose_says_so_in_its_result(
     rows: dict[str, dict[str, Any]], client: docker.DockerClient
 ) -> None:

@@ -20,7 +20,7 @@ from builder.matrix.families import FAMILIES, Combination
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 SELFTEST = Path(__file__).parents[2] / "images/selftest"
 DOCKERFILE = """
@@ -37,7 +37,8 @@ from rocm_torch_selftest.checks import contents, hipify, opencl
 from rocm_torch_selftest.context import Context
 from rocm_torch_selftest.outcome import CheckFailedError
 asked = json.loads(sys.argv[1])
-cell = Cell("x", "3.13", "2.6.0", "cpu", None, tuple(asked["contents"]), (), tuple(asked["gfx"]))
+cell = Cell("x", "3.13", "2.6.0", "cpu", None, tuple(asked["contents"]), (),
+            gfx=tuple(asked["gfx"]))
 context = Context(cell, Path(tempfile.mkdtemp()), lambda _: None)
 found = {}
 for check in (contents, hipify, opencl):

@@ -15,7 +15,7 @@ from projects import REPO, Project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 # Debian 13's torch has no libuv, without which its torchrun cannot start; this one is older.
 CELL = "cpu-torch1.13.1-py311-debian12"
 EXAMPLES = REPO / "docs/examples"

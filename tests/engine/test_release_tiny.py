@@ -46,7 +46,8 @@ def test_a_release_is_one_digest_everywhere_with_its_evidence_and_a_second_chang
             assert found is not None
             assert found.digest == row["digest"] == engine.image_id(f"{IMAGE}:{tag}")
         kinds = {one.artifact_type for one in registry.referrers(IMAGE, Digest(row["digest"]))}
-    assert kinds == {
+    # Equal inputs are one digest, so another test's SIF may hang on it as well.
+    assert kinds >= {
         "application/spdx+json",
         "application/vnd.cyclonedx+json",
         "application/vnd.rocm-torch.test-report.v1+json",
