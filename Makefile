@@ -29,11 +29,11 @@ demo: venv ## build, test, describe and publish the CPU images to a registry on 
 
 test: lint ## everything that must pass, the tests against the real engine included
 	@$(SETUP) tools
-	@$(SETUP) podman
 	$(SETUP) with-engine --stop-after $(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
-test-all: lint ## the same and the slow tests: compilers, benchmarks on the CPU, failing builds
+test-all: lint ## the same and the slow tests: compilers, podman, benchmarks on the CPU, failing builds
 	@$(SETUP) tools
+	@$(SETUP) podman
 	$(SETUP) with-engine --stop-after $(BIN)/pytest -n 2 --dist loadfile
 
 test-unit: venv ## the tests that need no engine

@@ -169,6 +169,7 @@ def podman(
     host.clean(image)
 
 
+@pytest.mark.slow
 def test_the_printed_podman_line_lets_the_image_s_user_open_the_nodes_and_keep_its_caches(
     nodes: Path, image: str, podman: PodmanHost
 ) -> None:
