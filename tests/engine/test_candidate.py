@@ -33,6 +33,8 @@ def other_machine(project: Project, root: Path) -> Project:
     return Project(root, project.registry)
 
 
+# Its last questions are about tags, which tests beside it move in the same registry.
+@pytest.mark.slow
 def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
