@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from projects import Project
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libdrm_amdgpu.so.1"
 # A library of a host that is newer than the image: it wants a glibc that nobody has yet. The name
 # of the version is changed in its string table, and the hash of that name where it is asked for.
