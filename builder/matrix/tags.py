@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from builder.errors import Problem, RefusedError
 from builder.matrix.ids import CPU, flavour_suffix
 from builder.matrix.versions import python_tag, series, version_key
 
@@ -119,26 +118,6 @@ def resolve_owners(cells: Iterable[Cell]) -> Owners:
         else:
             owners[tag] = owner
     return Owners(MappingProxyType(owners), tuple(ties))
-
-
-def moving_tags(cells: Iterable[Cell]) -> Mapping[str, Cell]:
-    """Return the owner of each moving tag.
-
-    Raises:
-        RefusedError: two cells claim one tag with equal right.
-    """
-    owners = resolve_owners(cells)
-    if owners.ties:
-        raise RefusedError(
-            Problem(
-                "TAG_CLAIMED_TWICE",
-                f"{tie.one.id} and {tie.two.id} both claim the tag {tie.tag}.",
-                why=f"They are equally new and differ in {tie.axis}.",
-                fix=f"Name both in `prefer: {tie.axis}:` of their lanes, the preferred first.",
-            )
-            for tie in owners.ties
-        )
-    return owners.tags
 
 
 def tags_of(cell: Cell, owners: Mapping[str, Cell]) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from builder.facts import load_facts
 from builder.host.known import host_facts
 from builder.host.rules import Diagnosis, HostFacts, ImageFacts, diagnose
 from builder.host.rules.ask import accesses
-from builder.host.rules.containers import hardcoded_gid
 from builder.host.rules.masks import effective
 from builder.host.rules.tools import hip_index_of
 from builder.host.snapshot import (
@@ -410,18 +409,6 @@ def test_a_uuid_that_is_none_falls_back_to_the_index(case_id: str) -> None:
     cause = diagnose(swapped).cause
     assert cause is not None
     assert cause.fix == "export ROCR_VISIBLE_DEVICES=1"
-
-
-@pytest.mark.parametrize("case_id", ["g1-17-hardcoded-groupadd"])
-def test_a_dockerfile_with_a_fixed_number_of_render_is_named(case_id: str) -> None:
-    found = hardcoded_gid(
-        "FROM rocm/pytorch:rocm7.2.1_ubuntu24.04_py3.12_pytorch_release_2.9.1\n"
-        "RUN groupadd -g 109 render && useradd -G video,render dev\n"
-    )
-    assert found is not None
-    assert (found.code, found.severity) == ("HARDCODED_RENDER_GID", "warning")
-    assert "109" in found.summary
-    assert hardcoded_gid("RUN groupadd -f render\n") is None
 
 
 @pytest.mark.parametrize("case_id", ["g1-19-index-orders"])

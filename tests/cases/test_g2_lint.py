@@ -117,7 +117,10 @@ DOCKERFILES = [
         id="g1-10-override-blanket",
     ),
     pytest.param(
-        "RUN groupadd -g 109 render\n", "FIXED_RENDER_GID", ("--group-add",), id="g1-01-copied-gids"
+        "RUN groupadd -g 109 render && useradd -G video,render dev\n",
+        "HARDCODED_RENDER_GID",
+        ("109", "--group-add"),
+        id="g1-17-hardcoded-groupadd",
     ),
 ]
 
@@ -145,6 +148,7 @@ def test_what_breaks_images_elsewhere_is_found_with_its_line(
         "RUN pip install -c /usr/share/rocm-torch/constraints.txt vllm numpy\n",
         "RUN pip install numpy transformers\n",
         "RUN apt-get install -y rocm-dev || true\n",
+        "RUN groupadd -f render\n",
         "RUN amdgpu-install -y --no-dkms --usecase=rocm\n",
         "RUN <<EOF\nset -eo pipefail\ncurl x | tar x\nEOF\n",
         'SHELL ["/bin/bash", "-o", "pipefail", "-c"]\nRUN curl x | tar x\n',

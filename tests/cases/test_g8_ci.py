@@ -19,7 +19,7 @@ from builder.errors import CouldNotError, RefusedError
 from builder.facts import load_facts
 from builder.matrix.cells import Ranking
 from builder.matrix.load import load_matrix
-from builder.matrix.tags import moving_tags
+from builder.matrix.tags import resolve_owners
 from builder.matrix.versions import compare, resolve, version_key
 from builder.oci import RUN_RECORD, Digest
 from builder.pipeline.candidate import candidate_tag, expired
@@ -202,9 +202,9 @@ def test_the_newest_is_by_number_and_the_default_lane_has_the_widest_tags(case_i
         return cell(id=name, rocm=rocm, lane=lane, ranking=ranking)
 
     cells = [of(rocm, "all", True) for rocm in candidates]
-    assert moving_tags(cells)["latest"].rocm == "10.0.0"
+    assert resolve_owners(cells).tags["latest"].rocm == "10.0.0"
     mixed = [of("7.2.0", "stable", True), of("7.14.0", "new", False), of("10.0.0", "new", False)]
-    assert moving_tags(mixed)["latest"].rocm == "7.2.0"
+    assert resolve_owners(mixed).tags["latest"].rocm == "7.2.0"
 
 
 @case("g8-08-commit-tag-copied")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from builder.host.rules.ask import ENGINES_IN, is_lxc, line_with, lost_groups, told, version_of
@@ -249,21 +248,3 @@ def seccomp_numa(snapshot: HostSnapshot, facts: HostFacts) -> Finding | None:
         fix="--cap-add SYS_NICE",
         source="moby, profiles/seccomp/default.json",
     )
-
-
-def hardcoded_gid(text: str) -> Finding | None:
-    """A Dockerfile that fixes the number of render or video is right on one host only."""
-    for line in text.splitlines():
-        found = re.search(r"groupadd\b.*-g(?:id)?[ =]?(\d+).*\b(render|video)\b", line)
-        if found:
-            return Finding(
-                code="HARDCODED_RENDER_GID",
-                severity="warning",
-                summary=f"The Dockerfile gives {found[2]} the number {found[1]}: hosts assign it,"
-                " and in another base it may be taken. Add the number of the host's node when the"
-                " image is run.",
-                evidence=(line.strip(),),
-                fix='docker run --group-add "$(stat -c %g /dev/kfd)" ...',
-                source="https://github.com/ROCm/legacy-rocm-build/issues/1549",
-            )
-    return None

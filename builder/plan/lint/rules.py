@@ -68,7 +68,7 @@ _RUN_WORDS = (
         "set PYTORCH_ROCM_ARCH and GPU_ARCHS to the targets of the matrix",
     ),
     Words(
-        "FIXED_RENDER_GID",
+        "HARDCODED_RENDER_GID",
         re.compile(r"groupadd\s+(?:\S+\s+)*?(?:-g|--gid)[ =]?\d+\s+(?:\S+\s+)*?(?:render|video)\b"),
         "the group of the GPU nodes gets a fixed number",
         "each host has its own number for it",
@@ -81,8 +81,10 @@ _RUN_WORDS = (
 def check_run(one: Instruction, where: str, *, pipefail: bool) -> Iterator[Finding]:
     """Judge a RUN; ``pipefail`` tells whether its shell has that option already."""
     for rule in _RUN_WORDS:
-        if rule.seen.search(one.value):
-            problem = Problem(rule.code, rule.what, where, rule.why, rule.fix)
+        found = rule.seen.search(one.value)
+        if found:
+            what = f"{rule.what} ({found[0].strip()[:80]})"
+            problem = Problem(rule.code, what, where, rule.why, rule.fix)
             yield Finding(problem, rule.severity)
     for command in commands(one.value):
         yield from _driver(command, where)
