@@ -19,8 +19,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "engine")]
 
 from projects import Project, copy_repo  # noqa: E402
 
-from builder.engines.apptainer import Apptainer, ToolsPlace, User  # noqa: E402
+from builder.engines.apptainer import Apptainer, container_options  # noqa: E402
 from builder.engines.layout import Layout  # noqa: E402
+from builder.engines.places import ToolsPlace, User  # noqa: E402
 from builder.engines.process import ProcessRunner  # noqa: E402
 from builder.oci import Digest  # noqa: E402
 
@@ -39,7 +40,7 @@ def main(cell: str) -> None:
         started = time.monotonic()
         record = project.done("sif", "--force", cell)["record"]
         ours = time.monotonic() - started
-        theirs, size = by_defaults(project.root, Digest(record["digest"]), folder / "defaults")
+        theirs, size = by_defaults(project, Digest(record["digest"]), folder / "defaults")
         print(f"rocm-torch sif: {ours:.1f} s, {record['size'] / 1e6:.1f} MB")
         print(f"apptainer build: {theirs:.1f} s, {size / 1e6:.1f} MB")
         print(f"time {ours / theirs:.2f}, size {record['size'] / size:.3f}")
@@ -49,20 +50,15 @@ def main(cell: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def by_defaults(root: Path, digest: Digest, folder: Path) -> tuple[float, int]:
+def by_defaults(project: Project, digest: Digest, folder: Path) -> tuple[float, int]:
     """Convert the image as `apptainer build` does it by itself; return seconds and bytes."""
-    image = next(
-        word
-        for line in (root / ".rocm-torch/tools.jsonl").read_text("utf-8").splitlines()
-        for word in line.replace('"', " ").replace(",", " ").split()
-        if word.startswith("rocm-torch-tools:")
-    )
     work = folder / "work"
     work.mkdir(parents=True)
-    layout = root / ".rocm-torch/layout"
+    layout = project.root / ".rocm-torch/layout"
     view = Layout(layout).view(digest, folder / "layout")
-    fuse = Path("/dev/fuse").exists()
-    program = Apptainer(ProcessRunner(), ToolsPlace(image, User(0, 0), fuse=fuse))
+    options = container_options(fuse=Path("/dev/fuse").exists())
+    place = ToolsPlace(project.tools_image, "apptainer", User(0, 0), options)
+    program = Apptainer(ProcessRunner(), place)
     sif = folder / "out.sif"
     started = time.monotonic()
     done = program.build(view, sif, temporary=work, squash=None, read=(layout.resolve(),))

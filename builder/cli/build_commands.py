@@ -240,11 +240,13 @@ def release(
     from builder.pipeline import release as steps
     from builder.pipeline.preflight import preflight
     from builder.pipeline.render import render
+    from builder.pipeline.signing import require_key
     from builder.report import table
 
     session = open_session(context)
     hold(context, session, "release")
     todo = locked_jobs(session, selectors)
+    require_key(session, [job.cell for job in todo])
     client = registry_for(session, registry)
     client.ping()
     preflight(session, todo, force=fresh)

@@ -40,6 +40,10 @@ Registry = Annotated[
         help="Registry host to use instead of the matrix's.", envvar="ROCM_TORCH_REGISTRY"
     ),
 ]
+PublicKey = Annotated[
+    Path | None,
+    typer.Option("--key", help="Public key (PEM) that it must be signed with.", dir_okay=False),
+]
 Builder = Annotated[str | None, typer.Option(help="Name of a buildx builder.")]
 DeviceRoot = Annotated[
     Path, typer.Option(help="Root below which /dev is looked at (for tests with stand-in nodes).")
@@ -59,6 +63,7 @@ class Globals:
     facts: Path | None
     site: Path | None
     wheelhouse: Path | None
+    signing_key: str | None
     quiet: bool
     wait: bool
     progress: Style
@@ -76,6 +81,7 @@ def find_project(start: Path) -> Path:
 def open_session(context: typer.Context) -> Session:
     """Return the session of this call; the files it names are read when they are needed."""
     # Here and not above: starting up must not cost what a command does not use.
+    from builder.engines.cosign import SigningKey
     from builder.engines.process import ProcessRunner
     from builder.pipeline.session import Session
     from builder.pipeline.workspace import Tools, Workspace
@@ -113,6 +119,7 @@ def open_session(context: typer.Context) -> Session:
         facts_folder=options.facts,
         site_file=_site_file(options),
         wheelhouse=options.wheelhouse,
+        signing_key=SigningKey(options.signing_key, os.environ) if options.signing_key else None,
     )
 
 

@@ -93,6 +93,15 @@ def options(
         Path | None,
         typer.Option(help="Folder of wheels to install torch from.", exists=True, file_okay=False),
     ] = None,
+    signing_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Private key for lanes that are signed: file of cosign, env://NAME, or a key"
+            " service's address.",
+            envvar="ROCM_TORCH_SIGNING_KEY",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     progress: Annotated[
         Style, typer.Option(help="How progress is shown; auto: live on a terminal, else plain.")
@@ -114,6 +123,7 @@ def options(
         facts=facts,
         site=site,
         wheelhouse=wheelhouse.absolute() if wheelhouse else None,
+        signing_key=signing_key,
         quiet=quiet,
         wait=not no_wait,
         progress=progress,

@@ -11,6 +11,7 @@ import typer
 
 from builder.cli.common import (
     Json,
+    PublicKey,
     Registry,
     Selectors,
     answer,
@@ -103,11 +104,16 @@ def pull_sif(
         str, typer.Argument(metavar="REF", help="A SIF (host/name:tag-sif), or its image.")
     ],
     output: Output = None,
+    key: PublicKey = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch a SIF, checked while it comes; the file appears when its digest agreed."""
+    """Fetch a SIF, checked while it comes; the file appears when its digest agreed.
+
+    With --key its signature is checked before anything is fetched.
+    """
     from builder.pipeline import sif_publish as step
     from builder.pipeline.registries import open_registry
+    from builder.pipeline.signing import read_public_key
 
     session = open_session(context)
     wanted = reference_of(reference)
@@ -116,7 +122,8 @@ def pull_sif(
     with open_registry(
         wanted.registry, runner=session.tools.runner, environ=os.environ
     ) as registry:
-        pulled = step.pull_sif(session, registry, wanted, target.absolute())
+        public = read_public_key(key) if key else None
+        pulled = step.pull_sif(session, registry, wanted, target.absolute(), public=public)
     document = {
         "schema": "rocm-torch/pull-sif/v1",
         "path": str(pulled.output),

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from builder.cli.common import Json, Registry, answer, open_session, registry_for
+from builder.cli.common import Json, PublicKey, Registry, answer, open_session, registry_for
 from builder.errors import BadCallError, Problem, RefusedError
 from builder.oci import Reference
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from builder.pipeline.session import Session
+    from builder.pipeline.signing import Signatures
 
 
 def register(app: typer.Typer) -> None:
@@ -25,16 +28,25 @@ def verify(
     context: typer.Context,
     ref: Annotated[str, typer.Argument(help="HOST/REPOSITORY:TAG or @DIGEST, or a tag.")],
     registry: Registry = None,
+    key: PublicKey = None,
     as_json: Json = False,
 ) -> None:
-    """Read an image, its SBOMs and its test report back, and find what is not true."""
+    """Read an image, its SBOMs and its test report back, and find what is not true.
+
+    Signatures are checked by the key that is given, else by the matrix's where its lanes are
+    signed.
+    """
     from builder.pipeline.verify import verify as step
 
     session = open_session(context)
     reference = _reference(session, ref, registry)
     ours = "/" not in ref or reference.repository == session.matrix.image
-    owners = session.matrix.tags if ours else None
-    found = step(registry_for(session, reference.registry), reference, owners=owners)
+    found = step(
+        registry_for(session, reference.registry),
+        reference,
+        owners=session.matrix.tags if ours else None,
+        signatures=_signatures(session, key, ours=ours),
+    )
     document = {
         "schema": "rocm-torch/verify/v1",
         "reference": found.reference,
@@ -55,6 +67,19 @@ def verify(
             for one in found.checks
             if one.state != "ok"
         )
+
+
+def _signatures(session: Session, key: Path | None, *, ours: bool) -> Signatures | None:
+    from builder.pipeline.signing import Signatures, public_key, read_public_key
+    from builder.pipeline.tool_places import cosign
+
+    if key is not None:
+        return Signatures(cosign(session), read_public_key(key))
+    public = public_key(session) if ours else None
+    if public is None:
+        return None
+    signed = frozenset(cell.id for cell in session.matrix.cells if cell.policy.signed)
+    return Signatures(cosign(session), public, signed)
 
 
 def _reference(session: Session, text: str, registry: str | None) -> Reference:

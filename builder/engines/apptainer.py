@@ -1,23 +1,19 @@
-"""Adapter for Apptainer: the program of this host, or the one of the tools image.
-
-Both get the same words. The tools image is started through the container engine without extra
-privileges: user namespaces and squashfuse are enough, as they are for a user of a cluster.
-"""
+"""Adapter for Apptainer: conversion to a SIF, its labels, and programs in it."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from builder.engines.process import Command
+from builder.engines.places import Invocation
 from builder.errors import CouldNotError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
+    from pathlib import Path
 
+    from builder.engines.places import Place
     from builder.engines.process import Completed, Runner, Stream
 
 _SHORT_SECONDS = 60.0
@@ -27,120 +23,16 @@ _SQUASH = "--mksquashfs-args"
 _UNCONFINED = ("seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined")
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who runs a SIF: numbers, because neither host nor image needs to know a name."""
+def container_options(*, fuse: bool) -> tuple[str, ...]:
+    """Return what ``docker run`` must get for Apptainer to work in a container.
 
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
+    No privilege: user namespaces and squashfuse are enough, as they are for a user of a cluster.
 
-
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """One call of Apptainer.
-
-    Attributes:
-        words: what follows the program's name.
-        timeout: seconds.
-        environ: variables of the caller, beside ``PATH``; nothing else is handed on.
-        read: paths that the call reads; they keep their names.
-        write: folders that it writes to.
-        devices: device nodes of the host that it may open.
-        user: who it runs as, where that can be chosen (the tools image).
-        full: folders that are full file systems, which only the tools image can give.
-        cwd: folder to run in.
-    """
-
-    words: tuple[str, ...]
-    timeout: float
-    environ: Mapping[str, str]
-    read: tuple[Path, ...] = ()
-    write: tuple[Path, ...] = ()
-    devices: tuple[str, ...] = ()
-    user: User | None = None
-    full: tuple[Path, ...] = ()
-    cwd: Path | None = None
-
-
-class Place(Protocol):
-    """Where the program runs."""
-
-    @property
-    def name(self) -> str:
-        """Name the place for people."""
-        ...
-
-    def command(self, call: Invocation) -> Command:
-        """Return the process that does the call there."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class HostPlace:
-    """The host's own Apptainer; the caller's user runs it, whatever a call asks for."""
-
-    program: Path
-    path: str
-
-    @property
-    def name(self) -> str:
-        """Name the program."""
-        return str(self.program)
-
-    def command(self, call: Invocation) -> Command:
-        """Return the plain call with the environment that was asked for and no other."""
-        environ = {"PATH": self.path, **call.environ}
-        words = (str(self.program), *call.words)
-        return Command(words, timeout=call.timeout, cwd=call.cwd, env=environ)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolsPlace:
-    """The tools image, started through the container engine.
-
-    Attributes:
-        image: its name in the engine.
-        caller: who runs it where the call does not say.
-        labels: what marks its containers, ``key=value``, so that a later run finds a killed one's.
+    Args:
         fuse: whether this machine has ``/dev/fuse``; without it a SIF is unpacked for each call.
     """
-
-    image: str
-    caller: User
-    labels: tuple[str, ...] = ()
-    fuse: bool = True
-
-    @property
-    def name(self) -> str:
-        """Name the image."""
-        return f"the tools image {self.image}"
-
-    def command(self, call: Invocation) -> Command:
-        """Return the call through ``docker run``: paths keep their names, no network is given."""
-        user = call.user or self.caller
-        read = dict.fromkeys(path for path in call.read if not _below(path, call.write))
-        words = (
-            *("docker", "run", "--rm", "--init", "--network=none"),
-            *(f"--security-opt={option}" for option in _UNCONFINED),
-            *(("--device=/dev/fuse",) if self.fuse else ()),
-            *(f"--device={device}" for device in call.devices),
-            *(f"--label={label}" for label in self.labels),
-            *(f"--volume={path}:{path}:ro" for path in read),
-            *(f"--volume={path}:{path}" for path in dict.fromkeys(call.write)),
-            *(f"--tmpfs={path}:size=4k,nr_inodes=1,mode=1777" for path in call.full),
-            *(f"--env={name}={value}" for name, value in sorted(call.environ.items())),
-            *((f"--workdir={call.cwd}",) if call.cwd else ()),
-            self.image,
-            *("as-user", str(user.uid), str(user.gid), ",".join(map(str, user.groups))),
-            "apptainer",
-            *call.words,
-        )
-        return Command(words, timeout=call.timeout)
-
-
-def _below(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
+    options = tuple(f"--security-opt={option}" for option in _UNCONFINED)
+    return (*options, "--device=/dev/fuse") if fuse else options
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +155,3 @@ class Apptainer:
     ) -> Completed:
         """Do one call; errors as for :meth:`ProcessRunner.run`."""
         return self._runner.run(self.place.command(call), on_line)
-
-
-def find_apptainer(path: str | None) -> HostPlace | None:
-    """Return the Apptainer on ``path``, a search path, or None."""
-    found = shutil.which("apptainer", path=path)
-    return None if found is None else HostPlace(Path(found), path or "")

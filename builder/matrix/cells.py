@@ -103,6 +103,7 @@ class Policy:
     levels: tuple[str, ...] = ("smoke", "gpu")
     size_budget_bytes: int | None = None
     waiver: Waiver | None = None
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

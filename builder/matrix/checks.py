@@ -43,7 +43,18 @@ def check(matrix: MatrixSource, facts: Facts, where: Where) -> list[Problem]:
         problems += _prefer(matrix, lane, here)
         problems += _includes(lane, facts, here)
         problems += _excludes(lane, facts, here)
+        if lane.policy.signed and matrix.signing is None:
+            problems.append(_no_key(name, here))
     return problems
+
+
+def _no_key(lane: str, here: Where) -> Problem:
+    return Problem(
+        "NO_PUBLIC_KEY",
+        f'The images of the lane "{lane}" are to be signed, and no key is named.',
+        where=here(("policy", "signed")),
+        fix="Write `signing: {public_key: cosign.pub}` at the top, with that file beside this one.",
+    )
 
 
 def _under(where: Where, at: Path) -> Where:

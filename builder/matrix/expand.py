@@ -286,7 +286,7 @@ def _rejected(combination: Combination, verdict: Verdict) -> Excluded:
 def _policy(source: PolicySource) -> Policy:
     written = source.waiver
     waiver = Waiver(_levels(written.levels), written.reason, written.until) if written else None
-    return Policy(_levels(source.levels), source.size_budget_bytes, waiver)
+    return Policy(_levels(source.levels), source.size_budget_bytes, waiver, source.signed)
 
 
 def _levels(levels: Iterable[str]) -> tuple[str, ...]:

@@ -110,6 +110,10 @@ class PolicySource(Model):
         Field(pattern=SIZE_PATTERN, description='Largest unpacked size, e.g. "4 GiB".'),
     ] = None
     waiver: WaiverSource | None = None
+    signed: Annotated[
+        StrictBool,
+        Field(description="Whether image and evidence are signed with the key of `signing`."),
+    ] = False
 
     @property
     def size_budget_bytes(self) -> int | None:
@@ -199,6 +203,15 @@ class CiSource(Model):
     ] = 200
 
 
+class SigningSource(Model):
+    """The key that images are signed with; the private half is named where they are published."""
+
+    public_key: Annotated[
+        str,
+        Field(min_length=1, max_length=400, description="PEM file, from this file's folder."),
+    ]
+
+
 class MatrixSource(Model):
     """The whole file."""
 
@@ -209,6 +222,7 @@ class MatrixSource(Model):
         dict[Annotated[str, Field(pattern=LANE_PATTERN)], LaneSource], Field(min_length=1)
     ]
     ci: CiSource = CiSource()
+    signing: SigningSource | None = None
 
     @model_validator(mode="after")
     def _names_a_repository(self) -> MatrixSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING
 from builder.engines.process import Command
 from builder.errors import BadCallError, Problem, RefusedError
 from builder.matrix.tags import orphans
-from builder.oci import Digest
+from builder.oci import SIGSTORE_BUNDLE, TEST_REPORT, Digest
 from builder.pipeline.build import stale_reasons
+from builder.pipeline.sbom import FILES
+from builder.pipeline.signing import signed_with
 from builder.pipeline.tagging import release_tags
 from builder.pipeline.workspace import Workspace
 from builder.plan.staleness import Built, Evidence, build_reasons, evidence_reasons
@@ -34,6 +37,14 @@ _UNLOCKED = "rendered, not built: it is not locked"
 
 
 @dataclass(frozen=True, slots=True)
+class _There:
+    """What a registry has: where release tags point, and what is attached to built images."""
+
+    heads: Mapping[str, Digest | None]
+    attached: Mapping[Digest, Counter[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What the plan says of one cell: ``current`` where there is no reason to do anything."""
 
@@ -48,10 +59,11 @@ def plan(session: Session, cells: Sequence[Cell], registry: Registry | None) -> 
     Args:
         session: the run.
         cells: the cells to plan for.
-        registry: asked where each release tag points; without one only the records are looked at.
+        registry: asked where each release tag points, and what is attached to the images that
+            have one; without a registry only the records are looked at.
     """
-    heads = _heads(session, cells, registry)
-    return tuple(_entry(session, cell, heads) for cell in cells)
+    there = None if registry is None else _there(session, cells, registry)
+    return tuple(_entry(session, cell, there) for cell in cells)
 
 
 def orphan_tags(session: Session, registry: Registry) -> tuple[str, ...]:
@@ -72,7 +84,7 @@ def plan_since(session: Session, cells: Sequence[Cell], revision: str) -> tuple[
         return tuple(_changed(session, earlier, cell, before.get(cell.id)) for cell in cells)
 
 
-def _entry(session: Session, cell: Cell, heads: Mapping[str, Digest | None] | None) -> Entry:
+def _entry(session: Session, cell: Cell, there: _There | None) -> Entry:
     if session.locked(cell) is None:
         return Entry(cell.id, "unlocked", (_UNLOCKED,))
     job = session.job(cell)
@@ -80,20 +92,20 @@ def _entry(session: Session, cell: Cell, heads: Mapping[str, Digest | None] | No
     built = session.built(cell)
     if reasons or built is None:
         return Entry(cell.id, "stale", reasons)
-    found = evidence_reasons(_evidence(session, job, built, heads))
+    found = evidence_reasons(_evidence(session, job, built, there))
     return Entry(cell.id, "unfinished" if found else "current", found)
 
 
-def _evidence(
-    session: Session, job: Job, built: BuildRecord, heads: Mapping[str, Digest | None] | None
-) -> Evidence:
+def _evidence(session: Session, job: Job, built: BuildRecord, there: _There | None) -> Evidence:
     records, cell = session.workspace.records, job.cell
     tests = {
         level: records.read(TestRecord, cell.id, f"test-{level}") for level in cell.policy.levels
     }
     sbom = records.read(SbomRecord, cell.id, "sbom")
     published = records.read(PublishRecord, cell.id, "publish")
-    tags = release_tags(session, job, Digest(built.digest)) if heads is not None else ()
+    digest = Digest(built.digest)
+    tags = release_tags(session, job, digest) if there else ()
+    attached = there.attached.get(digest) if there else None
     # A tag that was left to a newer image when this one was published is where it should be.
     held = published.held if published and published.digest == built.digest else {}
     return Evidence(
@@ -102,33 +114,54 @@ def _evidence(
         verdicts={level: test.verdict for level, test in tests.items() if test},
         sbom=sbom.digest if sbom else None,
         published=published.digest if published else None,
+        referrers_missing=() if attached is None else _missing(cell, attached),
+        unsigned=cell.policy.signed
+        and (
+            (published is not None and published.signed_with != signed_with(session, cell))
+            or (attached is not None and not attached[SIGSTORE_BUNDLE])
+        ),
         tags_wrong=tuple(
-            tag for tag in tags if tag not in held and (heads or {}).get(tag) != built.digest
+            tag
+            for tag in tags
+            if tag not in held and (there is None or there.heads.get(tag) != digest)
         ),
     )
 
 
-def _heads(
-    session: Session, cells: Sequence[Cell], registry: Registry | None
-) -> dict[str, Digest | None] | None:
-    """Ask the registry once which tags it has, and of those that count where they point."""
-    if registry is None:
-        return None
+def _missing(cell: Cell, attached: Counter[str]) -> tuple[str, ...]:
+    """Return the titles of the documents that should be attached to an image and are not."""
+    titles = [title for kind, title in FILES.items() if not attached[kind]]
+    levels = cell.policy.levels
+    if attached[TEST_REPORT] < len(levels):
+        titles += [f"test-{level}.json" for level in levels]
+    return tuple(titles)
+
+
+def _there(session: Session, cells: Sequence[Cell], registry: Registry) -> _There:
+    """Ask the registry once which tags it has, then of those that count what they name."""
     wanted: set[str] = set()
+    images: set[Digest] = set()
     for cell in cells:
         built = session.built(cell)
         if built is not None and session.locked(cell) is not None:
+            images.add(Digest(built.digest))
             wanted |= set(release_tags(session, session.job(cell), Digest(built.digest)))
     repository = session.matrix.image
-    there = wanted & set(registry.list_tags(repository))
+    there = sorted(wanted & set(registry.list_tags(repository)))
 
-    def digest(tag: str) -> Digest | None:
+    def head(tag: str) -> Digest | None:
         found = registry.head(repository, tag)
         return found.digest if found else None
 
+    def kinds(digest: Digest) -> Counter[str]:
+        listed = registry.referrers(repository, digest)
+        return Counter(referrer.artifact_type or "" for referrer in listed)
+
     with ThreadPoolExecutor(max_workers=_ASKING) as pool:
-        found = dict(zip(sorted(there), pool.map(digest, sorted(there)), strict=True))
-    return {tag: found.get(tag) for tag in wanted}
+        heads = dict(zip(there, pool.map(head, there), strict=True))
+        released = sorted({digest for digest in heads.values() if digest in images})
+        attached = dict(zip(released, pool.map(kinds, released), strict=True))
+    return _There({tag: heads.get(tag) for tag in wanted}, attached)
 
 
 def _changed(session: Session, earlier: Session, cell: Cell, before: Cell | None) -> Entry:

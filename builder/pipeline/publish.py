@@ -6,15 +6,24 @@ our own build returned.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.engines.layout import Layout
 from builder.engines.registry import Attachment, PushedImage
 from builder.errors import CouldNotError, IncompleteError, Problem, RefusedError
-from builder.oci import CYCLONEDX_JSON, RUN_RECORD, SPDX_JSON, TEST_REPORT, Digest
+from builder.oci import (
+    CYCLONEDX_JSON,
+    RUN_RECORD,
+    SIGSTORE_BUNDLE,
+    SPDX_JSON,
+    TEST_REPORT,
+    Digest,
+)
 from builder.pipeline.publish_lock import one_publisher
 from builder.pipeline.sbom import FILES
 from builder.pipeline.selftest import report_path
+from builder.pipeline.signing import sign, signed_with
 from builder.pipeline.tagging import SEQUENCE, Terms, release_tags, run_document, set_tags
 from builder.pipeline.withdrawal import check_not_yanked
 from builder.plan.gate import Decision, judge
@@ -24,7 +33,7 @@ from builder.report.progress import Event, timed
 from builder.report.records import PublishRecord, TestRecord, atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from builder.engines.registry import Registry
     from builder.matrix.cells import Cell
@@ -86,7 +95,8 @@ def publish(
         terms: what may be overwritten, and the number of the run.
 
     Raises:
-        RefusedError: the gate is not open, ``YANKED``, or ``TAG_EXISTS_OTHER_DIGEST``.
+        BadCallError: the image is to be signed, and no key was named.
+        RefusedError: the gate is not open, ``YANKED``, ``TAG_EXISTS_OTHER_DIGEST``, or another key.
         IncompleteError: the gate is not open.
         CouldNotError: the registry did not do its part.
     """
@@ -95,9 +105,16 @@ def publish(
     digest, repository = Digest(built.digest), session.matrix.image
     tags = release_tags(session, job, digest)
     evidence = (*_evidence(session, cell, digest), *_run(job, terms))
-    expected = {_title(attachment): attachment.blob.digest for attachment in evidence}
+    expected = _Expected(
+        registry.host,
+        repository,
+        digest,
+        frozenset(tags),
+        {_title(attachment): attachment.blob.digest for attachment in evidence},
+        signed_with(session, cell),
+    )
     record = session.workspace.records.read(PublishRecord, cell.id, "publish")
-    if record and not force and _holds(record, registry, repository, digest, tags, expected):
+    if record and not force and _holds(record, registry, expected):
         tools.progress.tell(Event(cell.id, "publish", "done", "current"))
         return record
     doing = f"to {registry.host}/{repository}"
@@ -105,8 +122,10 @@ def publish(
         pushed = push_by_digest(session, built, registry)
         with one_publisher(tools, f"{registry.host}/{repository}"):
             check_not_yanked(registry, repository, digest)
-            for referrer in registry.attach_all(repository, pushed.descriptor, evidence):
+            attached = registry.attach_all(repository, pushed.descriptor, evidence)
+            for referrer in attached:
                 _check_readable(registry, repository, pushed.descriptor, referrer)
+            sign(session, cell, registry, repository, (pushed.descriptor, *attached))
             ours = Age(terms.sequence, cell.rocm, cell.torch, job.locked.epoch)
             moved = set_tags(registry, repository, digest, tags, ours=ours, terms=terms)
         for tag, reason in moved.held:
@@ -122,7 +141,8 @@ def publish(
             repository=repository,
             tags=list(moved.tags),
             held=dict(moved.held),
-            referrers={title: str(content) for title, content in expected.items()},
+            signed_with=expected.signed_with,
+            referrers={title: str(content) for title, content in expected.referrers.items()},
             bytes_sent=sum(blob.bytes_sent for blob in pushed.blobs),
         )
         session.workspace.records.write(record)
@@ -191,6 +211,7 @@ def _write_log(session: Session, record: PublishRecord, pushed: PushedImage) -> 
             for blob, done in zip(blobs, pushed.blobs, strict=True)
         ]
     lines += [f"referrer {title} {content}" for title, content in record.referrers.items()]
+    lines += [f"signed by the key {record.signed_with}"] if record.signed_with else []
     lines += [f"tag {name}:{tag}" for tag in record.tags]
     lines += [f"left {name}:{tag}: {reason}" for tag, reason in record.held.items()]
     atomic_write(session.workspace.log(record.cell, "publish"), ("\n".join(lines) + "\n").encode())
@@ -222,23 +243,39 @@ def _title(attachment: Attachment) -> str:
     return attachment.title or attachment.artifact_type
 
 
-def _holds(
-    record: PublishRecord,
-    registry: Registry,
-    repository: str,
-    digest: Digest,
-    tags: tuple[str, ...],
-    expected: dict[str, Digest],
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What is to be in the registry: one image, all its tags, documents by title, and the key."""
+
+    host: str
+    repository: str
+    digest: Digest
+    tags: frozenset[str]
+    referrers: Mapping[str, Digest]
+    signed_with: str | None
+
+
+def _holds(record: PublishRecord, registry: Registry, expected: _Expected) -> bool:
     """Tell whether a record is true of this registry today, asked of its narrowest facts."""
-    if (record.registry, record.repository, record.digest) != (registry.host, repository, digest):
+    told = _Expected(
+        record.registry,
+        record.repository,
+        Digest(record.digest),
+        frozenset((*record.tags, *record.held)),
+        {title: Digest(content) for title, content in record.referrers.items()},
+        record.signed_with,
+    )
+    if told != expected:
         return False
-    if {*record.tags, *record.held} != set(tags) or record.referrers != expected:
+    heads = (registry.head(expected.repository, tag) for tag in record.tags)
+    if not all(head is not None and head.digest == expected.digest for head in heads):
         return False
-    heads = (registry.head(repository, tag) for tag in record.tags)
-    return all(head is not None and head.digest == digest for head in heads) and len(
-        registry.referrers(repository, digest)
-    ) >= len(expected)
+    found = registry.referrers(expected.repository, expected.digest)
+    kinds = [referrer.artifact_type for referrer in found]
+    signatures = kinds.count(SIGSTORE_BUNDLE)
+    return (signatures > 0 or expected.signed_with is None) and (
+        len(kinds) - signatures >= len(expected.referrers)
+    )
 
 
 def _check_readable(

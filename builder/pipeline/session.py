@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from builder.engines.cosign import SigningKey
     from builder.facts import Facts
     from builder.matrix.cells import Cell
     from builder.matrix.load import Matrix
@@ -53,6 +54,7 @@ class Session:
         facts_folder: other facts than the shipped ones.
         site_file: settings of the site; none where it is None.
         wheelhouse: folder of wheels for the families that install torch by wheel.
+        signing_key: the private key that images are signed with, in lanes that ask for it.
     """
 
     workspace: Workspace
@@ -62,6 +64,7 @@ class Session:
     facts_folder: Path | None = None
     site_file: Path | None = None
     wheelhouse: Path | None = None
+    signing_key: SigningKey | None = None
 
     @cached_property
     def facts(self) -> Facts:

@@ -25,8 +25,8 @@ from builder.host.limits import allowed_cores, allowed_memory
 from builder.host.mounts import look_at
 from builder.host.scratch import VARIABLES, choose, misnamed
 from builder.oci import Digest, canonical_json
-from builder.pipeline.apptainers import apptainer
 from builder.pipeline.fetch import check_whole
+from builder.pipeline.tool_places import apptainer
 from builder.report.progress import Event, timed
 from builder.report.records import SifRecord
 from builder.report.sif_failures import conversion_problem

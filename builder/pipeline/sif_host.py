@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from builder.engines.apptainer import User
+    from builder.engines.places import User
     from builder.report.sif_report import Condition
 
 _HIDDEN = ("torch", "numpy", "pip")

@@ -21,6 +21,7 @@ from builder.pipeline.publish_lock import one_publisher
 from builder.pipeline.sif import STEP as SIF_STEP
 from builder.pipeline.sif import digest_of
 from builder.pipeline.sif_test import STEP as TEST_STEP
+from builder.pipeline.signing import require_signature, sign, signed_with
 from builder.pipeline.tagging import check_tags
 from builder.report.progress import Event, timed
 from builder.report.records import PublishRecord, SifRecord, TestRecord
@@ -76,9 +77,11 @@ def publish_sif(session: Session, cell: str, registry: Registry) -> PublishRecor
 
     Raises:
         IncompleteError: ``SIF_NOT_TESTED`` or ``IMAGE_NOT_PUBLISHED``.
+        BadCallError: it is to be signed, and no key was named.
         RefusedError: ``SIF_TEST_FAILED``, ``SIF_CHANGED`` or ``TAG_NOT_A_SIF``.
         CouldNotError: the registry did not do its part.
     """
+    owner = session.cell(cell)
     made, image = _tested(session, cell), _published(session, cell, registry)
     if made.digest != image.digest:
         raise _stale(cell, made, image)
@@ -96,6 +99,7 @@ def publish_sif(session: Session, cell: str, registry: Registry) -> PublishRecor
         with one_publisher(tools, f"{registry.host}/{repository}"):
             _check_places(registry, repository, tags)
             registry.attach_manifest(repository, subject, artifact, body)
+            sign(session, owner, registry, repository, (artifact,))
             tags = sif_tags(_where_image_is(registry, repository, image))
             for tag in tags:
                 registry.tag(repository, artifact.digest, tag)
@@ -109,6 +113,7 @@ def publish_sif(session: Session, cell: str, registry: Registry) -> PublishRecor
             registry=registry.host,
             repository=repository,
             tags=list(tags),
+            signed_with=signed_with(session, owner),
             referrers={f"{cell}.sif": artifact.digest},
             bytes_sent=sent,
         )
@@ -116,15 +121,30 @@ def publish_sif(session: Session, cell: str, registry: Registry) -> PublishRecor
     return record
 
 
-def pull_sif(session: Session, registry: Registry, reference: Reference, output: Path) -> PulledSif:
+def pull_sif(
+    session: Session,
+    registry: Registry,
+    reference: Reference,
+    output: Path,
+    *,
+    public: bytes | None = None,
+) -> PulledSif:
     """Fetch a SIF, hashing it while it comes; ``output`` appears when the digest agreed.
 
-    ``reference`` names the SIF, or the image that it is attached to.
+    Args:
+        session: the run.
+        registry: where it lies.
+        reference: the SIF, or the image that it is attached to.
+        output: the file.
+        public: the key (PEM) that it must be signed with, looked at before it is fetched.
 
     Raises:
         CouldNotError: ``NOT_IN_REGISTRY``, ``NOT_A_SIF``, ``DIGEST_MISMATCH``, or a full disk.
+        RefusedError: ``NOT_SIGNED`` or ``SIGNATURE_WRONG``.
     """
     manifest = _find(registry, reference)
+    if public is not None:
+        require_signature(session, registry, reference.repository, manifest.digest, public)
     layer = one_layer(manifest.layers, SIF_LAYER, str(reference))
     tools, done = session.tools, 0
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.engines import sif_probe
-from builder.engines.apptainer import HostPlace, Invocation, User
 from builder.engines.docker_engine import RunResult
+from builder.engines.places import HostPlace, Invocation, User
 from builder.errors import CouldNotError, Problem
 from builder.host.snapshot import read_snapshot
 from builder.oci import Digest, canonical_json
-from builder.pipeline.apptainers import apptainer
 from builder.pipeline.selftest import LEVEL_SECONDS, document_of
 from builder.pipeline.sif import CELL_LABEL, IMAGE_LABEL, digest_of
 from builder.pipeline.sif_host import Host, make_host
+from builder.pipeline.tool_places import apptainer
 from builder.report.apptainer_output import (
     ModeRun,
     bind_findings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,14 @@ from builder.errors import CouldNotError, RefusedError
 from builder.matrix.tags import dated_tags
 from builder.oci import (
     CONFIG,
-    CYCLONEDX_JSON,
     MANIFEST,
-    SPDX_JSON,
     TEST_REPORT,
     YANK_RECORD,
     Descriptor,
     Digest,
 )
 from builder.report.verification import (
+    NAMES,
     Check,
     check_children,
     check_kinds,
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from builder.engines.registry import Registry
     from builder.matrix.cells import Cell
     from builder.oci import Reference
+    from builder.pipeline.signing import Signatures
 
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
-_KINDS = (SPDX_JSON, CYCLONEDX_JSON, TEST_REPORT)
 _CELL = "io.rocm-torch.cell"
 
 
@@ -62,7 +62,11 @@ class Verification:
 
 
 def verify(
-    registry: Registry, reference: Reference, *, owners: Mapping[str, Cell] | None = None
+    registry: Registry,
+    reference: Reference,
+    *,
+    owners: Mapping[str, Cell] | None = None,
+    signatures: Signatures | None = None,
 ) -> Verification:
     """Verify what ``reference`` names.
 
@@ -70,6 +74,7 @@ def verify(
         registry: where it lies.
         reference: with a tag or a digest.
         owners: cells by tag, where the matrix that publishes to this repository is at hand.
+        signatures: checks them by one key; without it none is looked at.
 
     Raises:
         CouldNotError: the registry could not be asked.
@@ -91,6 +96,8 @@ def verify(
         return Verification(str(reference), head.digest, (told,))
     reader = _Reader(registry, repository, manifest)
     checks = [*reader.image(), *reader.evidence()]
+    if signatures is not None and signatures.concern(reader.cell):
+        checks += signatures.checks(registry, repository, reader.subjects())
     if reference.digest is None:
         tags = registry.list_tags(repository)
         owner = (owners or {}).get(name)
@@ -172,15 +179,26 @@ class _Reader:
         return [*checks, Check("image", "ok", what)]
 
     def evidence(self) -> list[Check]:
-        found = [
-            referrer
-            for referrer in self._registry.referrers(self._repository, self._manifest.digest)
-            if referrer.artifact_type in _KINDS
-        ]
-        kinds = Counter(str(referrer.artifact_type) for referrer in found)
-        old = self._superseded(found)
-        judged = (one for one in found if one.digest not in old)
-        return [*check_kinds(kinds), *(c for one in judged for c in self._referrer(one))]
+        kinds = Counter(str(referrer.artifact_type) for referrer in self._found)
+        return [*check_kinds(kinds), *(c for one in self._judged for c in self._referrer(one))]
+
+    def subjects(self) -> dict[str, Digest]:
+        """Return what should be signed, by what it is for people."""
+        named = {"image": self._manifest.digest}
+        for one in self._judged:
+            name = NAMES[str(one.artifact_type)]
+            named[name if name not in named else f"{name} {one.digest}"] = one.digest
+        return named
+
+    @cached_property
+    def _found(self) -> list[Descriptor]:
+        listed = self._registry.referrers(self._repository, self._manifest.digest)
+        return [referrer for referrer in listed if referrer.artifact_type in NAMES]
+
+    @cached_property
+    def _judged(self) -> list[Descriptor]:
+        old = self._superseded(self._found)
+        return [one for one in self._found if one.digest not in old]
 
     def _superseded(self, found: list[Descriptor]) -> set[Digest]:
         """Return the test reports that a later one of the same level took the place of.

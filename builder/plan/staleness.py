@@ -47,6 +47,7 @@ class Evidence:
         sbom: the digest that the last SBOM was about.
         published: the digest that the last publication was about.
         referrers_missing: titles of referrers that the registry does not list.
+        unsigned: whether it is to be signed with a key, and was not published so.
         tags_wrong: release tags that do not name the image in the registry.
     """
 
@@ -56,6 +57,7 @@ class Evidence:
     sbom: str | None = None
     published: str | None = None
     referrers_missing: tuple[str, ...] = ()
+    unsigned: bool = False
     tags_wrong: tuple[str, ...] = ()
 
 
@@ -97,6 +99,8 @@ def evidence_reasons(evidence: Evidence) -> tuple[str, ...]:
         reasons.append(
             "never published" if evidence.published is None else "another digest is published"
         )
+    elif evidence.unsigned:
+        reasons.append("not signed with the key of the matrix")
     reasons += [f"referrer missing: {title}" for title in evidence.referrers_missing]
     reasons += [f"tag not where it should be: {tag}" for tag in evidence.tags_wrong]
     return tuple(reasons)

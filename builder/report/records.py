@@ -71,12 +71,14 @@ class PublishRecord(Record):
     """A published image: where, under which tags, with which referrers (digests by title).
 
     ``held`` has the tags that were left where they are, at a newer image, each with the reason.
+    ``signed_with`` is the digest of the public key by which all of it is signed.
     """
 
     registry: str
     repository: str
     tags: list[str]
     held: dict[str, str] = {}
+    signed_with: str | None = None
     referrers: dict[str, str]
     bytes_sent: int
 

@@ -1,7 +1,7 @@
 """What can be said of a published image: pure rules over what was read back from a registry.
 
 They find what contradicts itself. Who is able to push a consistent lie, image and evidence alike,
-is found by a signature only, and nothing is signed yet.
+is found by a signature only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFERENCE_TYPE = "vnd.docker.reference.type"
 _REFERENCE_DIGEST = "vnd.docker.reference.digest"
 _ATTESTATION = "attestation-manifest"
 State = Literal["ok", "lie", "missing"]
-_NAMES = {SPDX_JSON: "SPDX", CYCLONEDX_JSON: "CycloneDX", TEST_REPORT: "test report"}
+NAMES = {SPDX_JSON: "SPDX", CYCLONEDX_JSON: "CycloneDX", TEST_REPORT: "test report"}
 _SHOWN = 8
 
 
@@ -43,7 +43,7 @@ class Check:
 def check_kinds(found: Mapping[str, int]) -> list[Check]:
     """Judge how many referrers of each kind there are: one of each SBOM, a report at least."""
     checks = []
-    for kind, name in _NAMES.items():
+    for kind, name in NAMES.items():
         number = found.get(kind, 0)
         if number == 0:
             checks.append(Check(name, "missing", f"the image has no {name} among its referrers"))
@@ -87,7 +87,7 @@ def check_sbom(
     kind: str, document: Mapping[str, Any], digest: str, there: Iterable[Installed]
 ) -> list[Check]:
     """Judge an SBOM: it is about this digest, and lists all that the layers say is installed."""
-    name = _NAMES[kind]
+    name = NAMES[kind]
     about = _subject(kind, document)
     if about != digest:
         return [Check(name, "lie", f"it is about {about or 'nothing'} and not about {digest}")]
@@ -125,6 +125,25 @@ def check_report(document: Mapping[str, Any], digest: str, cell: str) -> list[Ch
     if verdict != "pass":
         return [Check(subject, "lie", f"its verdict is {verdict}, which allows no tags")]
     return [Check(subject, "ok", f"about this digest, pass, {counted.count('pass')} checks")]
+
+
+def check_signatures(against: Mapping[str, tuple[str, ...] | None]) -> list[Check]:
+    """Judge signatures: for each thing that should be signed, what is wrong with those it has.
+
+    None says that one of them is by the key; nothing at all, that there is none.
+    """
+    checks = []
+    for name, reasons in against.items():
+        if reasons:
+            what = f"none of its signatures is by this key: {'; '.join(reasons)}"
+            checks.append(Check(f"signature of the {name}", "lie", what, "SIGNATURE_WRONG"))
+        elif reasons is not None:
+            what = "it is not signed by this key or any other"
+            checks.append(Check(f"signature of the {name}", "missing", what, "NOT_SIGNED"))
+    if not checks:
+        signed = ", ".join(against)
+        checks.append(Check("signatures", "ok", f"by the given key: {signed}"))
+    return checks
 
 
 def check_tag(

@@ -66,6 +66,13 @@ class Project:
         assert self.registry
         return self.done("release", "--registry", self.registry, *words, **environment)
 
+    @property
+    def tools_image(self) -> str:
+        """The name of the image with Apptainer and cosign, which a call in this project used."""
+        log = (self.root / ".rocm-torch/tools.jsonl").read_text("utf-8")
+        words: list[str] = [w for line in log.splitlines() for w in json.loads(line)["argv"]]
+        return next(word for word in reversed(words) if word.startswith("rocm-torch-tools:"))
+
     def forget(self, step: str) -> None:
         """Take away the record of one step, as if it had never ended."""
         for path in (self.root / ".rocm-torch/records").glob(f"*/{step}.json"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from dataclasses import dataclass
@@ -60,10 +59,7 @@ def demo(
     assert record["digest"] == row["digest"]
     for path in EXAMPLES.iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
-    log = (bases / ".rocm-torch/tools.jsonl").read_text("utf-8")
-    words = {word for line in log.splitlines() for word in json.loads(line)["argv"]}
-    (tools,) = (word for word in words if word.startswith("rocm-torch-tools:"))
-    yield Demo(project, sif, tools)
+    yield Demo(project, sif, project.tools_image)
     sif.unlink()
 
 

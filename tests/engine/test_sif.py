@@ -41,10 +41,8 @@ def inspected(project: Project, sif: Path) -> dict[str, Any]:
 
 def in_tools(project: Project, folder: Path, *words: str) -> str:
     """Run a program of the tools image, which a conversion has made, and return what it says."""
-    images = DockerEngine().tags("rocm-torch-tools")
-    image = sorted(images)[-1]
     done = subprocess.run(
-        ["docker", "run", "--rm", f"--volume={folder}:{folder}", image, *words],
+        ["docker", "run", "--rm", f"--volume={folder}:{folder}", project.tools_image, *words],
         capture_output=True,
         text=True,
         timeout=300,

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.engines.apptainer import (
-    Apptainer,
-    HostPlace,
-    Invocation,
-    Squash,
-    ToolsPlace,
-    User,
-    find_apptainer,
-)
+from builder.engines.apptainer import Apptainer, Squash, container_options
+from builder.engines.places import HostPlace, Invocation, ToolsPlace, User, find_program
 from builder.engines.process import Command, Completed
 from builder.engines.slurm import Ask, Slurm
 from builder.errors import CouldNotError
@@ -55,7 +49,8 @@ class Answers:
 
 
 def test_the_tools_image_gets_no_privileges_no_network_and_paths_by_their_own_names() -> None:
-    place = ToolsPlace("tools:1", User(7, 8, (9, 10)), ("k=v",))
+    options = container_options(fuse=True)
+    place = ToolsPlace("tools:1", "apptainer", User(7, 8, (9, 10)), options, ("k=v",))
     words = place.command(CALL).argv
     assert words[:2] == ("docker", "run")
     assert "--privileged" not in words
@@ -73,27 +68,40 @@ def test_the_tools_image_gets_no_privileges_no_network_and_paths_by_their_own_na
 
 
 def test_without_a_fuse_device_none_is_asked_of_the_engine() -> None:
-    words = ToolsPlace("tools:1", User(0, 0), fuse=False).command(CALL).argv
-    assert "--device=/dev/fuse" not in words
+    assert "--device=/dev/fuse" in container_options(fuse=True)
+    assert "--device=/dev/fuse" not in container_options(fuse=False)
 
 
 def test_the_hosts_program_gets_the_environment_that_was_asked_for_and_no_other() -> None:
-    command = HostPlace(Path("/usr/bin/apptainer"), "/usr/bin").command(CALL)
+    caller = {"PATH": "/usr/bin", "TOKEN": "t", "SHELL": "/bin/sh"}
+    command = HostPlace(Path("/usr/bin/apptainer"), caller).command(CALL)
     assert command.argv == ("/usr/bin/apptainer", "exec", "/d/x.sif", "id")
     assert command.env == {"PATH": "/usr/bin", "HOME": "/h"}
 
 
+def test_what_is_handed_on_stands_in_no_argument() -> None:
+    caller = {"PATH": "/usr/bin", "COLOUR": "hush"}
+    call = replace(CALL, handed_on=("COLOUR", "NOT_SET"))
+    here = HostPlace(Path("/usr/bin/cosign"), caller)
+    assert (here.command(call).env or {})["COLOUR"] == "hush"
+    words = ToolsPlace("tools:1", "cosign", User(0, 0)).command(call).argv
+    assert "--env=COLOUR" in words
+    assert not any("hush" in word for word in (*words, *here.command(call).argv))
+    assert "hush" not in repr(here)
+
+
 def test_the_host_is_asked_for_its_own_program_first(tmp_path: Path) -> None:
-    assert find_apptainer(str(tmp_path)) is None
+    caller = {"PATH": str(tmp_path)}
+    assert find_program("apptainer", caller) is None
     program = tmp_path / "apptainer"
     program.write_text("#!/bin/sh\n", "ascii")
     program.chmod(0o755)
-    assert find_apptainer(str(tmp_path)) == HostPlace(program, str(tmp_path))
+    assert find_program("apptainer", caller) == HostPlace(program, caller)
 
 
 def test_an_old_apptainer_is_not_given_what_it_does_not_know() -> None:
     runner = Answers(stdout="Usage: apptainer build [options]\n  --fakeroot\n")
-    program = Apptainer(runner, HostPlace(Path("/a"), ""))
+    program = Apptainer(runner, HostPlace(Path("/a"), {}))
     assert not program.can_tune()
     program.build(Path("/l"), Path("/o/x.sif"), temporary=Path("/t"), squash=None)
     assert "--mksquashfs-args" not in runner.asked[-1].argv
@@ -104,7 +112,7 @@ def test_an_old_apptainer_is_not_given_what_it_does_not_know() -> None:
 
 @pytest.mark.parametrize(("stdout", "code"), [("", 255), ("{}", 0), ("no json", 0)])
 def test_a_file_without_labels_is_told_as_no_sif(stdout: str, code: int) -> None:
-    program = Apptainer(Answers(stdout, code=code), HostPlace(Path("/a"), ""))
+    program = Apptainer(Answers(stdout, code=code), HostPlace(Path("/a"), {}))
     with pytest.raises(CouldNotError, match="SIF_UNREADABLE"):
         program.labels(Path("/x.sif"))
 
