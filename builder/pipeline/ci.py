@@ -89,7 +89,9 @@ def read_plan(path: Path) -> CiPlan:
 
 def github_files(session: Session) -> dict[str, str]:
     """Return the workflows of GitHub by path below the working copy."""
-    return github(session.matrix.source.ci.build_runner)
+    source = session.matrix.source
+    signed = any(lane.policy.signed for lane in source.lanes.values())
+    return github(source.ci.build_runner, signed=signed)
 
 
 def gitlab_files(session: Session) -> dict[str, str]:

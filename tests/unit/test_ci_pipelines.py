@@ -71,6 +71,21 @@ def test_each_workflow_has_the_shape_of_githubs_schema_and_timeouts() -> None:
         assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_a_signed_lane_gives_the_publishing_job_its_key_and_no_other_job(tmp_path: Path) -> None:
+    signed = github(("ubuntu-24.04",), signed=True)
+    paths = [tmp_path / Path(name).name for name in GITHUB]
+    for path, text in zip(paths, signed.values(), strict=True):
+        path.write_text(text, "utf-8")
+    words = ("--builtin-schema", "vendor.github-workflows", *map(str, paths))
+    checked = tool("check-jsonschema", *words)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    told = tool("zizmor", "--offline", "--no-progress", *map(str, paths))
+    assert told.returncode == 0, told.stdout
+    for name, job in jobs(signed[GITHUB[1]]).items():
+        assert ("COSIGN_PRIVATE_KEY" in json.dumps(job)) == (name == "publish")
+    assert "COSIGN" not in "".join(WORKFLOWS.values())
+
+
 def test_zizmor_finds_nothing_in_the_workflows() -> None:
     result = tool("zizmor", "--offline", "--no-progress", str(ROOT / ".github/workflows"))
     assert result.returncode == 0, result.stdout + result.stderr

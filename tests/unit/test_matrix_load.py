@@ -215,6 +215,17 @@ def test_a_policy_is_read_with_its_waiver() -> None:
     assert policy.waiver.until.isoformat() == "2027-01-31"
 
 
+def test_a_lane_is_signed_only_where_a_key_is_named() -> None:
+    lane = GOOD + "    policy: {signed: true}\n"
+    problem = only(lane)
+    assert (problem.code, problem.where) == ("NO_PUBLIC_KEY", "matrix.yaml:10")
+    assert "public_key: cosign.pub" in (problem.fix or "")
+    text = lane + "signing: {public_key: cosign.pub}\n"
+    matrix = load_matrix(text, "matrix.yaml", load_facts())
+    assert all(cell.policy.signed for cell in matrix.cells)
+    assert not any(cell.policy.signed for cell in load_matrix(GOOD, "m", load_facts()).cells)
+
+
 def test_the_json_schema_names_every_key_of_a_lane_and_no_others() -> None:
     lane = matrix_json_schema()["$defs"]["LaneSource"]
     assert set(lane["properties"]) == set(LaneSource.model_fields)

@@ -56,8 +56,13 @@ def actions() -> Mapping[str, Action]:
     return {action.name.rpartition("/")[2]: action for action in found}
 
 
-def github(build_runner: Sequence[str]) -> dict[str, str]:
-    """Return the workflows by path; ``build_runner`` has the labels of machines without a GPU."""
+def github(build_runner: Sequence[str], *, signed: bool = False) -> dict[str, str]:
+    """Return the workflows by path.
+
+    Args:
+        build_runner: labels of machines without a GPU.
+        signed: whether images of some lane are signed, which the publishing job does.
+    """
     pins = actions()
     values = {
         "build_runner": build_runner[0] if len(build_runner) == 1 else json.dumps(build_runner),
@@ -65,6 +70,7 @@ def github(build_runner: Sequence[str]) -> dict[str, str]:
         "upload": pins["upload-artifact"].pin,
         "download": pins["download-artifact"].pin,
         "login": _LOGIN,
+        "signed": signed,
     }
     return {
         path: _environment().get_template(name).render(values)
