@@ -127,6 +127,17 @@ def tiny_project(
     return project
 
 
+def with_own_images(project: Project, image: str) -> Project:
+    """Make digests and tags of a project its own: tests beside it share both and a registry."""
+    script = project.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
+    script.write_text(f"{script.read_text('utf-8')}# {project.root.name}\n", "utf-8")
+    matrix = project.root / "matrix.yaml"
+    text = matrix.read_text("utf-8")
+    assert IMAGE in text
+    matrix.write_text(text.replace(IMAGE, image), "utf-8")
+    return project
+
+
 WHEEL_INDEX = "https://download.pytorch.org/whl/rocm6.2.4"
 PYPI = "https://pypi.org/simple"
 WHEEL_LANE = {

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from projects import IMAGE, Project
+from projects import IMAGE, Project, with_own_images
 
 from builder.engines.registry import Registry
 from builder.oci import BUILD_RECORD, RUN_RECORD, TEST_REPORT, Digest
@@ -21,17 +21,6 @@ pytestmark = pytest.mark.engine
 OWN = f"{IMAGE}-candidate"
 
 
-def own(project: Project) -> Project:
-    """Make images and tags of a project its own: tests beside it share digests and a registry."""
-    script = project.root / "images/rootfs/usr/local/bin/rocm-torch-entrypoint"
-    script.write_text(f"{script.read_text('utf-8')}# {project.root.name}\n", "utf-8")
-    matrix = project.root / "matrix.yaml"
-    text = matrix.read_text("utf-8")
-    assert IMAGE in text
-    matrix.write_text(text.replace(IMAGE, OWN), "utf-8")
-    return project
-
-
 def other_machine(project: Project, root: Path) -> Project:
     """Return a checkout of the same commit that has built nothing: another machine's."""
     ignore = shutil.ignore_patterns(".rocm-torch")
@@ -42,7 +31,7 @@ def other_machine(project: Project, root: Path) -> Project:
 def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    builder = own(make_project())
+    builder = with_own_images(make_project(), OWN)
     where, file = ("--registry", str(builder.registry)), tmp_path / "candidate.json"
     made = builder.done("candidate", *where, "--run", "101-1", "--file", str(file))
     (one,) = made["candidates"]
@@ -84,7 +73,7 @@ def test_build_test_and_publish_on_three_machines_are_joined_by_the_digest(
 def test_a_candidate_of_another_commit_is_not_published(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    builder = own(make_project())
+    builder = with_own_images(make_project(), OWN)
     file = tmp_path / "candidate.json"
     builder.done("candidate", "--registry", str(builder.registry), "--file", str(file))
     publisher = other_machine(builder, tmp_path / "publisher")
@@ -98,7 +87,7 @@ def test_a_candidate_of_another_commit_is_not_published(
 def test_a_failed_self_test_pushes_no_candidate(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    project = own(make_project())
+    project = with_own_images(make_project(), OWN)
     project.verdict("fail")
     file = tmp_path / "candidate.json"
     words = ("candidate", "--registry", str(project.registry), "--file", str(file), "--json")
@@ -111,7 +100,7 @@ def test_a_failed_self_test_pushes_no_candidate(
 def test_a_level_that_is_missing_keeps_a_candidate_from_its_tags(
     make_project: Callable[..., Project], tmp_path: Path
 ) -> None:
-    project = own(make_project(levels=("smoke", "gpu")))
+    project = with_own_images(make_project(levels=("smoke", "gpu")), OWN)
     file = tmp_path / "candidate.json"
     where = ("--registry", str(project.registry))
     project.done("candidate", *where, "--file", str(file))

@@ -57,7 +57,7 @@ def demo(
     reference = f"{registry_url}/ourorg/rocm-torch:{row['tags'][-1]}"
     record = project.done("sif", reference, "--output", str(sif))["record"]
     assert record["digest"] == row["digest"]
-    for path in EXAMPLES.iterdir():
+    for path in (path for path in EXAMPLES.iterdir() if path.is_file()):
         (folder / path.name).write_bytes(path.read_bytes())
     yield Demo(project, sif, project.tools_image)
     sif.unlink()

@@ -8,9 +8,10 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from projects import IMAGE, REPO
+from projects import IMAGE, REPO, with_own_images
 
 from builder.engines.docker_engine import DockerEngine
+from builder.engines.layout import Layout
 from builder.engines.registry import Registry
 from builder.oci import INDEX, Digest
 
@@ -120,6 +121,21 @@ def test_the_plan_asks_the_registry_where_each_tag_is(project: Project) -> None:
         registry.push_manifest(IMAGE, row["tags"][-1], other, INDEX)
     (entry,) = project.done(*words)["cells"]
     assert entry["reasons"] == [f"tag not where it should be: {row['tags'][-1]}"]
+
+
+def test_the_plan_names_the_documents_that_a_tagged_image_lacks(project: Project) -> None:
+    image = f"{IMAGE}-bare"
+    (built,) = with_own_images(project, image).done("build")["records"]
+    (tag, *_) = (ref.rpartition(":")[2] for ref in project.done("matrix")["cells"][0]["tags"])
+    assert project.registry
+    with registry_of(project) as registry:
+        layout, digest = Layout(project.root / ".rocm-torch/layout"), Digest(built["digest"])
+        registry.push_image(layout, digest, image)
+        registry.tag(image, digest, tag)
+    (entry,) = project.done("plan", "--registry", project.registry)["cells"]
+    missing = [reason for reason in entry["reasons"] if reason.startswith("referrer missing")]
+    names = ("sbom.spdx.json", "sbom.cyclonedx.json", "test-smoke.json")
+    assert missing == [f"referrer missing: {name}" for name in names]
 
 
 def test_prune_shows_first_and_removes_what_nothing_refers_to(project: Project) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from projects import IMAGE, Project, tiny_project
+from projects import IMAGE, Project, tiny_project, with_own_images
 
 from builder.engines.layout import Layout
 from builder.engines.layout.manifest import parse_manifest
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 
+OWN = f"{IMAGE}-signed"
 PASSWORD = "correct horse"  # noqa: S105
 
 
@@ -49,7 +50,7 @@ class Signed:
 
     @property
     def name(self) -> str:
-        return f"{self.host}/{IMAGE}@{self.digest}"
+        return f"{self.host}/{OWN}@{self.digest}"
 
     def cosign(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Ask cosign itself, with the network of this host to reach the registry on loopback."""
@@ -62,15 +63,16 @@ class Signed:
 @pytest.fixture(scope="module")
 def signed(run_folder: Path, bases: Path, registry_url: str) -> Signed:
     """Return a project released without signature, converted, tested, and only then signed."""
-    project = tiny_project(run_folder / "projects" / "signed", bases, registry_url)
+    made = tiny_project(run_folder / "projects" / "signed", bases, registry_url)
+    project = with_own_images(made, OWN)
     (row,) = project.release()["cells"]
     sif = project.done("sif", row["cell"])["record"]["path"]
     project.done("test", "--sif", sif, "--host", "plain")
     keys = project.root / "keys"
     keys.mkdir()
-    made = Signed(project, keys, Digest(row["digest"]))
+    signed = Signed(project, keys, Digest(row["digest"]))
     for name in ("ours", "theirs"):
-        done = made.cosign("generate-key-pair", f"--output-key-prefix={name}")
+        done = signed.cosign("generate-key-pair", f"--output-key-prefix={name}")
         assert done.returncode == 0, done.stderr
     matrix = project.root / "matrix.yaml"
     document = yaml.safe_load(matrix.read_text("utf-8"))
@@ -80,19 +82,19 @@ def signed(run_folder: Path, bases: Path, registry_url: str) -> Signed:
     (entry,) = project.done("plan", "--registry", registry_url)["cells"]
     assert entry["reasons"] == ["not signed with the key of the matrix"]
     words = ("release", "--registry", registry_url)
-    made.refused["no key"] = project.call(*words)
-    made.refused["another key"] = project.call(*words, **made.key("theirs"))
-    wrong = {**made.key(), "COSIGN_PASSWORD": "wrong"}
-    made.refused["wrong password"] = project.call(*words, **wrong)
-    assert bundles(made, made.digest) == []
-    (again,) = project.release(**made.key())["cells"]
-    assert again["digest"] == made.digest
-    return made
+    signed.refused["no key"] = project.call(*words)
+    signed.refused["another key"] = project.call(*words, **signed.key("theirs"))
+    wrong = {**signed.key(), "COSIGN_PASSWORD": "wrong"}
+    signed.refused["wrong password"] = project.call(*words, **wrong)
+    assert bundles(signed, signed.digest) == []
+    (again,) = project.release(**signed.key())["cells"]
+    assert again["digest"] == signed.digest
+    return signed
 
 
 def bundles(signed: Signed, digest: Digest) -> list[Digest]:
     with Registry(signed.host) as registry:
-        return [one.digest for one in registry.referrers(IMAGE, digest, SIGSTORE_BUNDLE)]
+        return [one.digest for one in registry.referrers(OWN, digest, SIGSTORE_BUNDLE)]
 
 
 def test_image_and_every_document_are_signed_once_and_a_second_release_signs_nothing(
@@ -101,7 +103,7 @@ def test_image_and_every_document_are_signed_once_and_a_second_release_signs_not
     with Registry(signed.host) as registry:
         documents = [
             one.digest
-            for one in registry.referrers(IMAGE, signed.digest)
+            for one in registry.referrers(OWN, signed.digest)
             if one.artifact_type != SIGSTORE_BUNDLE
         ]
     assert len(documents) == 3
@@ -118,11 +120,11 @@ def test_cosign_itself_accepts_image_and_documents_by_the_key_and_by_no_other(
     signed: Signed,
 ) -> None:
     with Registry(signed.host) as registry:
-        listed = registry.referrers(IMAGE, signed.digest)
+        listed = registry.referrers(OWN, signed.digest)
     names = [signed.digest, *(one.digest for one in listed if one.artifact_type == TEST_REPORT)]
     words = ("verify", "--insecure-ignore-tlog", "--allow-http-registry")
     for digest in names:
-        reference = f"{signed.host}/{IMAGE}@{digest}"
+        reference = f"{signed.host}/{OWN}@{digest}"
         done = signed.cosign(*words, f"--key={signed.public()}", reference)
         assert done.returncode == 0, done.stderr
         refused = signed.cosign(*words, f"--key={signed.public('theirs')}", reference)
@@ -149,8 +151,8 @@ def test_a_report_that_somebody_else_put_beside_a_signed_image_is_named(signed: 
         layout = Layout(signed.project.root / ".rocm-torch/layout")
         subject = registry.push_image(layout, signed.digest, repository).descriptor
         (bundle,) = bundles(signed, signed.digest)
-        (layer,) = parse_manifest(registry.get_manifest(IMAGE, bundle)[1], "bundle").layers
-        signature = b"".join(registry.get_blob(IMAGE, layer))
+        (layer,) = parse_manifest(registry.get_manifest(OWN, bundle)[1], "bundle").layers
+        signature = b"".join(registry.get_blob(OWN, layer))
         forged = canonical_json(report)
         beside = ((SIGSTORE_BUNDLE, signature), (TEST_REPORT, forged))
         attachments = [Attachment(kind, content, kind) for kind, content in beside]
@@ -186,7 +188,7 @@ def test_a_sif_is_signed_and_pulled_only_with_the_right_key(signed: Signed, tmp_
     words = ("publish-sif", "--registry", signed.host)
     (record,) = project.done(*words, **signed.key())["records"]
     assert record["signed_with"]
-    reference = f"{signed.host}/{IMAGE}:{record['tags'][-1]}"
+    reference = f"{signed.host}/{OWN}:{record['tags'][-1]}"
     target = tmp_path / "pulled.sif"
     refused = project.call(
         "pull-sif", reference, "--output", str(target), "--key", signed.public("theirs")
