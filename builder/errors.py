@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,10 @@ class Problem:
 
 
 class RocmTorchError(Exception):
-    """Base of all failures that are meant for the user: never shown with a traceback."""
+    """Base of all failures that are meant for the user: never shown with a traceback.
+
+    ``answer`` is what was done all the same, as the command's JSON object; it goes with the error.
+    """
 
     exit_code: ClassVar[int] = 1
     kind: ClassVar[str] = "error"
@@ -52,6 +55,7 @@ class RocmTorchError(Exception):
         self.problems: tuple[Problem, ...] = (
             (problems,) if isinstance(problems, Problem) else tuple(problems)
         )
+        self.answer: dict[str, Any] | None = None
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

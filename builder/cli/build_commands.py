@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,9 +28,9 @@ from builder.cli.steps import (
     built_of,
     each,
     locked_jobs,
-    raise_worst,
-    require_pass,
+    not_passed,
     tell_records,
+    worst,
 )
 from builder.errors import Problem, RefusedError
 
@@ -134,8 +135,7 @@ def selftest(
         return
     if candidate is not None:
         tested = test_candidates(context, candidate, level, registry, device_root)
-        tell_records("test", tested, as_json=as_json)
-        require_pass(tested, level)
+        tell_records("test", tested, as_json=as_json, error=not_passed(level, tested))
         return
     session = open_session(context)
     hold(context, session, "test")
@@ -147,8 +147,8 @@ def selftest(
         return record.model_dump(mode="json", by_alias=True)
 
     todo, needs = locked_jobs(session, selectors), test_needs(device_root)
-    found = each(session, f"test-{level}", needs, todo, one, workers=1, as_json=as_json)
-    require_pass(found, level)
+    judge = partial(not_passed, level)
+    each(session, f"test-{level}", needs, todo, one, workers=1, as_json=as_json, judge=judge)
 
 
 def sbom(
@@ -204,9 +204,7 @@ def publish(
     terms = Terms(sequence, overwrite=overwrite, backwards=force)
     if candidates is not None:
         done, errors = publish_candidates(session, candidates, registry, terms, force=force)
-        if not (as_json and errors):
-            tell_records("publish", done, as_json=as_json)
-        raise_worst(errors)
+        tell_records("publish", done, as_json=as_json, error=worst(errors))
         return
     client = registry_for(session, registry)
 
@@ -262,8 +260,7 @@ def release(
     }
     errors = [outcome.error for outcome in outcomes if outcome.error]
     text = "\n".join(table.lines_of(rows, run_line))
-    answer(document, as_json=as_json, text=lambda: typer.echo(text))
-    raise_worst(errors)
+    answer(document, as_json=as_json, text=lambda: typer.echo(text), error=worst(errors))
 
 
 def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json = False) -> None:
@@ -290,10 +287,9 @@ def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json
     }
     lines = [f"{one.cell}  {'same' if one.equal else 'DIFFERS'}  {one.digests[0]}" for one in found]
     different = [one for one in found if not one.equal]
-    if not (as_json and different):
-        answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
+    error = None
     if different:
-        raise RefusedError(
+        error = RefusedError(
             Problem(
                 code="NOT_REPRODUCIBLE",
                 what=f"two builds gave {one.digests[0]} and {one.digests[1]}",
@@ -302,3 +298,4 @@ def reproduce(context: typer.Context, selectors: Selectors = None, as_json: Json
             )
             for one in different
         )
+    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)), error=error)

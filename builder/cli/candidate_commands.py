@@ -20,7 +20,7 @@ from builder.cli.common import (
     open_session,
     registry_for,
 )
-from builder.cli.steps import locked_jobs, raise_worst
+from builder.cli.steps import locked_jobs, worst
 from builder.errors import CouldNotError, RocmTorchError
 
 if TYPE_CHECKING:
@@ -78,9 +78,8 @@ def candidate(
         "candidates": [one.to_json() for one in done],
     }
     lines = [f"{one.cell}  {one.digest}  {one.tag}" for one in done]
-    if not (as_json and errors):
-        answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
-    raise_worst(errors)
+    text = "\n".join(lines)
+    answer(document, as_json=as_json, text=lambda: typer.echo(text), error=worst(errors))
 
 
 def rollback(

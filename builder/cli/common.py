@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from builder.cli.signals import Interrupts
     from builder.engines.registry import Registry as RegistryClient
+    from builder.errors import RocmTorchError
     from builder.matrix.cells import Cell
     from builder.pipeline.session import Session
     from builder.report.progress.choose import Style
@@ -147,12 +148,26 @@ def selected(session: Session, selectors: Sequence[str] | None) -> tuple[Cell, .
     return select(session.matrix.cells, tuple(selectors or ()), session.matrix.tags)
 
 
-def answer(document: dict[str, Any], *, as_json: bool, text: Callable[[], None]) -> None:
-    """Print the result of a command: the JSON object, or whatever ``text`` prints."""
-    if as_json:
+def answer(
+    document: dict[str, Any],
+    *,
+    as_json: bool,
+    text: Callable[[], None],
+    error: RocmTorchError | None = None,
+) -> None:
+    """Print the result of a command: one JSON object, or whatever ``text`` prints.
+
+    With an ``error`` the result is told as far as there is one, and the error is raised; as JSON
+    the result stands inside the error's object.
+    """
+    if error is not None and as_json:
+        error.answer = document
+    elif as_json:
         sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     else:
         text()
+    if error is not None:
+        raise error
 
 
 # Building is unpacking and compressing: more cells at a time than cores only wait for each other.

@@ -189,6 +189,7 @@ def tell(error: RocmTorchError, *, as_json: bool) -> None:
             "error": error.kind,
             "exit_code": error.exit_code,
             "problems": [problem.to_json() for problem in error.problems],
+            **({"answer": error.answer} if error.answer else {}),
         }
         sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ from builder.errors import BadCallError, IncompleteError, Problem, RefusedError
 from builder.oci import Digest, Reference
 
 if TYPE_CHECKING:
+    from builder.errors import RocmTorchError
     from builder.pipeline.session import Session
     from builder.report.sif_report import Condition, SifReport
 
@@ -197,13 +199,12 @@ def test_sif(context: typer.Context, sif: Path, options: SifOptions, *, as_json:
     hold(context, session, "test")
     test = SifTest(sif.absolute(), options.level, hosts, options.device_root)
     report = sif_selftest(session, test)
-    if report.verdict == "pass" or not as_json:
-        answer(report.to_json(), as_json=as_json, text=lambda: typer.echo(_told(report)))
+    error: RocmTorchError | None = None
     kinds = {"fail": RefusedError, "incomplete": IncompleteError}
     if report.verdict in kinds:
         bad = [run for run in report.runs if run.verdict not in (None, "pass")]
         named = [f"{run.mode}, {run.condition}: {run.verdict}" for run in bad]
-        raise kinds[report.verdict](
+        error = kinds[report.verdict](
             Problem(
                 code=f"TEST_{report.verdict.upper()}",
                 what=f"level {options.level} of the self-test is {report.verdict} under Apptainer",
@@ -212,6 +213,8 @@ def test_sif(context: typer.Context, sif: Path, options: SifOptions, *, as_json:
                 fix="the lines above name the host and the check",
             )
         )
+    text = partial(typer.echo, _told(report))
+    answer(report.to_json(), as_json=as_json, text=text, error=error)
 
 
 def _hosts(names: tuple[str, ...]) -> tuple[Condition, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from builder.cli.common import answer, hold, open_session
-from builder.cli.steps import built_of, locked_jobs, raise_worst, require_pass
+from builder.cli.steps import built_of, locked_jobs, not_passed, worst
 from builder.oci import Digest
 
 if TYPE_CHECKING:
@@ -79,11 +79,9 @@ def test_on_slurm(
     keys = [(task.built.cell, task.step) for task in tasks]
     records = [done[key] for key in keys if key in done]
     lines = [f"{one['cell']}  {one['step']}  {one['verdict']}" for one in records]
-    if not (as_json and errors):
-        document = {"schema": "rocm-torch/test/v1", "records": records}
-        answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
-    raise_worst(errors)
-    require_pass(records, options.level)
+    document = {"schema": "rocm-torch/test/v1", "records": records}
+    error = worst(errors) or not_passed(options.level, records)
+    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)), error=error)
 
 
 def _sif(session: Session, built: BuildRecord) -> Path:

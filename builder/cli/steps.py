@@ -59,8 +59,12 @@ def each(
     *,
     workers: int,
     as_json: bool,
-) -> list[dict[str, Any]]:
-    """Run one step for each job, print its records, and raise what went wrong at the end."""
+    judge: Callable[[Sequence[dict[str, Any]]], RocmTorchError | None] = lambda _: None,
+) -> None:
+    """Run one step for each job, print its records, and raise what went wrong at the end.
+
+    ``judge`` returns what is wrong with records of steps that did their part.
+    """
     from builder.pipeline.chains import Chain, Task
     from builder.pipeline.release import run, told_failure
 
@@ -76,25 +80,29 @@ def each(
     chains = [Chain(job.cell.id, (Task(step, needs, partial(act, job)),)) for job in jobs]
     run(session, chains, workers, failed)
     records = [done[job.cell.id] for job in jobs if job.cell.id in done]
-    if not (as_json and errors):
-        tell_records(step.partition("-")[0], records, as_json=as_json)
-    raise_worst(errors)
-    return records
+    error = worst(errors) or judge(records)
+    tell_records(step.partition("-")[0], records, as_json=as_json, error=error)
 
 
-def tell_records(command: str, records: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """Print the records of one step."""
+def tell_records(
+    command: str,
+    records: Sequence[dict[str, Any]],
+    *,
+    as_json: bool,
+    error: RocmTorchError | None = None,
+) -> None:
+    """Print the records of one step, and raise ``error`` where there is one."""
     lines = [f"{record['cell']}  {record['digest']}" for record in records]
     document = {"schema": f"rocm-torch/{command}/v1", "records": list(records)}
-    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
+    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)), error=error)
 
 
-def require_pass(records: Sequence[dict[str, Any]], level: str) -> None:
-    """Turn verdicts that are no pass into exit codes 2 and 3."""
+def not_passed(level: str, records: Sequence[dict[str, Any]]) -> RocmTorchError | None:
+    """Return the error of verdicts that are no pass: exit codes 2 and 3."""
     for verdict, kind in (("fail", RefusedError), ("incomplete", IncompleteError)):
         cells = [record["cell"] for record in records if record["verdict"] == verdict]
         if cells:
-            raise kind(
+            return kind(
                 Problem(
                     code=f"TEST_{verdict.upper()}",
                     what=f"level {level} of the self-test is {verdict}",
@@ -102,10 +110,12 @@ def require_pass(records: Sequence[dict[str, Any]], level: str) -> None:
                     fix="the progress lines above name the checks",
                 )
             )
+    return None
 
 
-def raise_worst(errors: Sequence[RocmTorchError]) -> None:
-    """Raise all problems as the kind that counts most: could not, then refused, then incomplete."""
+def worst(errors: Sequence[RocmTorchError]) -> RocmTorchError | None:
+    """Return all problems as the kind that counts most: could not, then refused, incomplete."""
     for kind in (CouldNotError, RefusedError, IncompleteError):
         if any(isinstance(error, kind) for error in errors):
-            raise kind(problem for error in errors for problem in error.problems)
+            return kind(problem for error in errors for problem in error.problems)
+    return None

@@ -59,14 +59,14 @@ def verify(
     }
     lines = [found.reference, str(found.digest or "-")]
     lines += [f"{one.state:<8} {one.subject}: {one.detail}" for one in found.checks]
-    if found.holds or not as_json:
-        answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))
+    error = None
     if not found.holds:
-        raise RefusedError(
+        error = RefusedError(
             Problem(one.code or f"VERIFY_{one.state.upper()}", one.detail, where=one.subject)
             for one in found.checks
             if one.state != "ok"
         )
+    answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)), error=error)
 
 
 def _signatures(session: Session, key: Path | None, *, ours: bool) -> Signatures | None:

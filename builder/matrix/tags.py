@@ -21,7 +21,8 @@ LATEST = "latest"
 _PREFERRED = ("distro", "python")
 # What stands in a repository beside moving tags: dated tags of any cell, leased ones of candidates,
 # and the lists of referrers where a registry has no API for them.
-_OTHER = re.compile(r".*-[0-9]{8}-[0-9a-f]{8}(-[a-z0-9-]+)?$|candidate-|sha256-[0-9a-f]{64}")
+_DATED = re.compile(r"(?!candidate-).+-torch.+-[0-9]{8}-([0-9a-f]{8})(-[a-z0-9-]+)?")
+_OTHER = re.compile(rf"{_DATED.pattern}$|candidate-|sha256-[0-9a-f]{{64}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,15 @@ def dated_tags(cell: Cell, tags: Iterable[str]) -> tuple[tuple[str, str], ...]:
     form = re.compile(rf"{re.escape(_exact(cell))}-([0-9]{{8}})-[0-9a-f]{{8}}{suffix}")
     found = ((match[1], tag) for tag in tags if (match := form.fullmatch(tag)))
     return tuple(sorted(found, reverse=True))
+
+
+def is_dated(tag: str, digest: str) -> bool:
+    """Tell whether a tag has the form of the one that a release of ``digest`` leaves for good.
+
+    A candidate's leased tag has a day and the digest in it too, and is none.
+    """
+    match = _DATED.fullmatch(tag)
+    return match is not None and digest.removeprefix("sha256:").startswith(match[1])
 
 
 def orphans(tags: Iterable[str], owners: Mapping[str, Cell]) -> tuple[str, ...]:

@@ -52,7 +52,11 @@ def explained(error: Failure, log: Path | None = None) -> Failure:
                 if cause.code not in known
             ]
         problems.append(problem)
-    return error if tuple(problems) == error.problems else type(error)(problems)
+    if tuple(problems) == error.problems:
+        return error
+    told = type(error)(problems)
+    told.answer = error.answer
+    return told
 
 
 def _told(cause: Cause) -> Problem:

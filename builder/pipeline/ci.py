@@ -91,7 +91,7 @@ def github_files(session: Session) -> dict[str, str]:
     """Return the workflows of GitHub by path below the working copy."""
     source = session.matrix.source
     signed = any(lane.policy.signed for lane in source.lanes.values())
-    return github(source.ci.build_runner, signed=signed)
+    return github(source.ci.build_runner, source.registry, signed=signed)
 
 
 def gitlab_files(session: Session) -> dict[str, str]:
@@ -101,9 +101,9 @@ def gitlab_files(session: Session) -> dict[str, str]:
 
 def gitlab_children(session: Session, plan: CiPlan) -> dict[str, str]:
     """Return the child pipelines of a plan by file name, one for each chunk the parent names."""
-    tags = session.matrix.source.ci.build_runner
+    source = session.matrix.source
     found = {
-        f"{number}.yml": gitlab_child(number, cells, tags)
+        f"{number}.yml": gitlab_child(number, cells, source.ci.build_runner, source.registry)
         for number, cells in enumerate(plan.chunks)
     }
     empty = range(len(plan.chunks), _most_chunks(session))

@@ -8,12 +8,15 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import stat
 import tempfile
 import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+from builder.errors import CouldNotError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,15 +60,31 @@ class _Held:
 _HELD = _Held()
 
 
+def _private(folder: Path) -> None:
+    """Make a folder of this user, or raise where somebody else made it first."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise CouldNotError(
+            Problem(
+                code="LOCK_FOLDER_FOREIGN",
+                what="the folder of the publishing locks is not yours",
+                where=str(folder),
+                fix="set TMPDIR to a folder of your own",
+            )
+        )
+
+
 @contextmanager
 def one_publisher(tools: Tools, name: str, *, folder: Path | None = None) -> Iterator[None]:
     """Hold the right to publish to ``name`` (registry and repository), and wait for it.
 
     Raises:
-        CouldNotError: ``STOPPED``, where the run is to end while it waits.
+        CouldNotError: ``STOPPED``, where the run is to end while it waits; or
+            ``LOCK_FOLDER_FOREIGN``.
     """
     root = folder or Path(tempfile.gettempdir()) / f"rocm-torch-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
+    _private(root)
     path = root / f"publish-{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
     told = False
     while not _HELD.enter(path):

@@ -212,7 +212,7 @@ def _folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
     with (place / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise CouldNotError(
                 Problem(
                     code="SIF_BEING_MADE",

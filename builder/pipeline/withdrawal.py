@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from builder.engines.registry import Attachment
 from builder.errors import BadCallError, Problem, RefusedError
+from builder.matrix.tags import claimed_tags, is_dated
 from builder.oci import YANK_RECORD, Digest, canonical_json
 from builder.pipeline.publish_lock import one_publisher
-from builder.pipeline.tagging import check_tags
+from builder.pipeline.tagging import check_tags, image_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +59,8 @@ def rollback(
 
     Raises:
         BadCallError: a tag is none of the matrix's, or the target is not in the registry.
-        RefusedError: ``YANKED``, or ``NOT_RELEASED`` where the target never got a dated tag.
+        RefusedError: ``YANKED``, ``NOT_RELEASED`` where the target never got a dated tag, or
+            ``TAG_OF_ANOTHER_CELL``.
     """
     repository = session.matrix.image
     unknown = [tag for tag in tags if tag not in session.matrix.tags]
@@ -72,6 +74,7 @@ def rollback(
         )
     digest = _released(registry, repository, target)
     check_not_yanked(registry, repository, digest)
+    _check_claims(session, registry, digest, tags)
     with one_publisher(session.tools, f"{registry.host}/{repository}"):
         return _move(registry, repository, tags, digest)
 
@@ -105,6 +108,7 @@ def yank(
         raise BadCallError(Problem("YANK_TO_ITSELF", "--to names the image that is withdrawn."))
     if other is not None:
         check_not_yanked(registry, repository, other)
+        _check_claims(session, registry, other, naming)
     with one_publisher(session.tools, f"{registry.host}/{repository}"):
         changes = _move(registry, repository, naming, other) if other else ()
         subject = registry.get_manifest(repository, digest)[0]
@@ -113,6 +117,27 @@ def yank(
         mark = Attachment(YANK_RECORD, content, YANK_RECORD, notes, title="yank.json")
         registry.attach_all(repository, subject, (mark,))
     return changes
+
+
+def _check_claims(
+    session: Session, registry: Registry, digest: Digest, tags: Iterable[str]
+) -> None:
+    """Raise where the cell of an image has no claim to a tag: `cpu` never names an image for GPUs.
+
+    A cell that is no longer in the matrix is not judged.
+    """
+    label = image_labels(registry, session.matrix.image, digest).get("io.rocm-torch.cell")
+    for cell in session.matrix.cells:
+        foreign = [tag for tag in tags if tag not in claimed_tags(cell)]
+        if cell.id == label and foreign:
+            raise RefusedError(
+                Problem(
+                    "TAG_OF_ANOTHER_CELL",
+                    f"{', '.join(foreign)}: an image of {cell.id} is no image for this tag.",
+                    where=f"{registry.host}/{session.matrix.image}@{digest}",
+                    fix="name an image of a cell that claims the tag: `rocm-torch explain TAG`",
+                )
+            )
 
 
 def _move(
@@ -146,8 +171,7 @@ def _released(registry: Registry, repository: str, target: str) -> Digest:
                 fix="name a dated tag or a digest of an image that was released",
             )
         )
-    short = found.digest.hex[:8]
-    if not any(short in tag.split("-") for tag in registry.list_tags(repository)):
+    if not any(is_dated(tag, found.digest) for tag in registry.list_tags(repository)):
         raise RefusedError(
             Problem(
                 "NOT_RELEASED",

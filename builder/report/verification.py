@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder.engines.layers import normal_name
+from builder.matrix.tags import is_dated
 from builder.oci import CYCLONEDX_JSON, SPDX_JSON, TEST_REPORT
 from builder.report.sbom import packages
 
@@ -165,14 +166,13 @@ def check_tag(
         owner: the cell that owns the tag by the matrix at hand, None where that is not known.
         newest: the dated tags of the newest releases of that cell that were not withdrawn.
     """
-    short = digest.removeprefix("sha256:")[:8]
     if owner is not None and owner != cell:
         return [Check(f"tag {tag}", "lie", f"it names {cell}; by the matrix it is {owner}'s")]
-    if not any(short in one.split("-") for one in all_tags):
+    if not any(is_dated(one, digest) for one in all_tags):
         what = f"it names {digest}, which no dated tag has: moved by hand"
         return [Check(f"tag {tag}", "lie", what)]
     latest = sorted(newest)
-    if latest and not any(short in one.split("-") for one in latest):
+    if latest and not any(is_dated(one, digest) for one in latest):
         what = f"it names {digest}, and {' and '.join(latest)} was released after that"
         return [Check(f"tag {tag}", "lie", what, "ALIAS_STALE")]
     return [Check(f"tag {tag}", "ok", f"names a released image of {cell}")]

@@ -62,8 +62,9 @@ def published(
     subject = registry.push_image(layout, digest, repository).descriptor
     attachments = [Attachment(kind, content, kind) for kind, content in documents.items()]
     registry.attach_all(repository, subject, attachments)
-    registry.tag(repository, digest, f"tiny-{digest.hex[:8]}")
-    return f"{registry.host}/{repository}:tiny-{digest.hex[:8]}"
+    tag = f"cpu-torch1.0.0-py313-debian13-20260101-{digest.hex[:8]}"
+    registry.tag(repository, digest, tag)
+    return f"{registry.host}/{repository}:{tag}"
 
 
 def changed(content: bytes, change: Change) -> bytes:

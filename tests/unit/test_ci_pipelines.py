@@ -86,6 +86,14 @@ def test_a_signed_lane_gives_the_publishing_job_its_key_and_no_other_job(tmp_pat
     assert "COSIGN" not in "".join(WORKFLOWS.values())
 
 
+def test_a_login_goes_to_the_registry_of_the_matrix_where_no_variable_names_another() -> None:
+    fallback = "${ROCM_TORCH_REGISTRY:-ghcr.io}"
+    texts = github(("ubuntu-24.04",), "ghcr.io").values()
+    child = gitlab_child(0, [ON_GPU], ("docker",), "ghcr.io")
+    for text in (*texts, child):
+        assert text.count("docker login") == text.count(fallback) > 0
+
+
 def test_zizmor_finds_nothing_in_the_workflows() -> None:
     result = tool("zizmor", "--offline", "--no-progress", str(ROOT / ".github/workflows"))
     assert result.returncode == 0, result.stdout + result.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,6 +77,11 @@ def test_a_rollback_needs_a_released_image_and_a_moving_tag(
     candidate = store_image(server, REPOSITORY, salt="never released")
     with pytest.raises(RefusedError, match="NOT_RELEASED"):
         rollback(ours, registry, ["cpu"], candidate)
+    leased = candidate_tag("101-1", candidate, date(2026, 12, 14))
+    store_image(server, REPOSITORY, leased, salt="never released")
+    for target in (leased, candidate):
+        with pytest.raises(RefusedError, match="NOT_RELEASED"):
+            rollback(ours, registry, ["cpu"], target)
     for target in ("no-such-tag", "not a tag"):
         with pytest.raises(BadCallError, match="NO_SUCH_RELEASE"):
             rollback(ours, registry, ["cpu"], target)

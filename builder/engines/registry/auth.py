@@ -75,17 +75,22 @@ class Authenticator:
             token = self._new_token(self._challenge, scopes)
         return f"Bearer {token}" if token else None
 
-    def challenged(self, header: str, scopes: tuple[str, ...]) -> bool:
-        """Take note of a 401 and tell whether to ask again with what it wants."""
+    def challenged(self, header: str, scopes: tuple[str, ...], *, sent: bool) -> bool:
+        """Take note of a 401 and tell whether to ask again with what it wants.
+
+        Args:
+            header: ``WWW-Authenticate`` of the answer.
+            scopes: of the call.
+            sent: whether the call that was refused had an ``Authorization``.
+        """
         challenge = Challenge.parse(header)
         if challenge.scheme == "bearer" and challenge.parameters.get("realm"):
             self._challenge = challenge
             self._tokens.pop(scopes, None)
             return True
         if challenge.scheme == "basic":
-            first = self._challenge is None
             self._challenge = challenge
-            return first and self._source is not None
+            return not sent and self._source is not None
         return False
 
     def _credentials(self, url: str) -> Credentials | None:

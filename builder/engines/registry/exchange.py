@@ -190,7 +190,8 @@ class Exchange:
         if response.status_code != 401 or not same_place(response.request.url, self.base):
             return response
         challenge = response.headers.get("www-authenticate", "")
-        if not self._auth.challenged(challenge, call.scopes):
+        sent = "authorization" in response.request.headers
+        if not self._auth.challenged(challenge, call.scopes, sent=sent):
             return response
         _drain(response)
         return self._follow(call)

@@ -27,6 +27,7 @@ _PATTERNS = (
     ),
     (re.compile(r"[\w.+-]+(?<!\))@[\w-]+(?:\.[\w-]+)+"), "(mail)"),
     (re.compile(r"(?i)\b(?:hf|gh[opsu]|glpat|sk|xox[abps])[-_][A-Za-z0-9_-]{10,}"), "(token)"),
+    (re.compile(r'(?i)("(?:auth|identitytoken|registrytoken)"\s*:\s*)"[^"]*"'), r'\1"(token)"'),
     (re.compile(r"\bgithub_pat_\w{10,}"), "(token)"),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), "(token)"),
     (re.compile(r"\beyJ[\w-]{5,}\.[\w-]+\.[\w-]*"), "(token)"),
@@ -34,8 +35,12 @@ _PATTERNS = (
     (re.compile(r"(?i)(\bserial[\w ]*[:=]\s*)(?!\()\S+"), r"\1(serial)"),
     (re.compile(r"(/home/|/users?/)(?!\(|[0-9]+(?:/|$))[^/\s:]+", re.IGNORECASE), r"\1(user)"),
 )
-_SECRET_NAME = re.compile(r"(?i)(token|secret|passw|credential|_key$|^key_|api_?key|cookie)")
-_PERSONAL_NAME = re.compile(r"(?i)^SLURM.*_(USER|HOST|NODE|ACCOUNT|NAME|DIR|NODELIST|NODENAME)$")
+_SECRET_NAME = re.compile(
+    r"(?i)(token|secret|passw|credential|auth|login|_key$|^key_|api_?key|cookie)"
+)
+_PERSONAL_NAME = re.compile(
+    r"(?i)(^SLURM.*_(HOST|NODE|NAME|DIR|NODELIST|NODENAME)|_(USER|USERNAME|ACCOUNT|EMAIL))$"
+)
 # Indexes and registries that rules tell apart; every other host is somebody's.
 _PUBLIC = re.compile(
     r"(?i)(?:.*\.)?(?:pypi\.org|pythonhosted\.org|pytorch\.org|radeon\.com|amd\.com|docker\.io|"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import jinja2
 import yaml
 
+from builder.oci import DEFAULT_REGISTRY
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -31,7 +33,8 @@ _LOGIN = """\
           REGISTRY_TOKEN: ${{ secrets.REGISTRY_TOKEN }}
         run: |
           printf '%s' "$REGISTRY_TOKEN" |
-            docker login --username "$REGISTRY_USER" --password-stdin $ROCM_TORCH_REGISTRY"""
+            docker login --username "$REGISTRY_USER" --password-stdin \\
+            "${ROCM_TORCH_REGISTRY:-[[ registry ]]}\""""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,13 @@ def actions() -> Mapping[str, Action]:
     return {action.name.rpartition("/")[2]: action for action in found}
 
 
-def github(build_runner: Sequence[str], *, signed: bool = False) -> dict[str, str]:
+def github(
+    build_runner: Sequence[str], registry: str = DEFAULT_REGISTRY, *, signed: bool = False
+) -> dict[str, str]:
     """Return the workflows by path.
 
     Args:
+        registry: the matrix's; a variable of the repository may name another.
         build_runner: labels of machines without a GPU.
         signed: whether images of some lane are signed, which the publishing job does.
     """
@@ -69,7 +75,7 @@ def github(build_runner: Sequence[str], *, signed: bool = False) -> dict[str, st
         "checkout": pins["checkout"].pin,
         "upload": pins["upload-artifact"].pin,
         "download": pins["download-artifact"].pin,
-        "login": _LOGIN,
+        "login": _LOGIN.replace("[[ registry ]]", registry),
         "signed": signed,
     }
     return {
@@ -84,10 +90,17 @@ def gitlab(chunks: int) -> dict[str, str]:
     return {GITLAB: template.render(numbers=range(chunks), image=_GITLAB_IMAGE)}
 
 
-def gitlab_child(number: int, cells: Sequence[CiCell], build_tags: Sequence[str]) -> str:
+def gitlab_child(
+    number: int,
+    cells: Sequence[CiCell],
+    build_tags: Sequence[str],
+    registry: str = DEFAULT_REGISTRY,
+) -> str:
     """Return the child pipeline of one chunk: a job a cell and step, joined by its artifact."""
     template = _environment().get_template("gitlab_chunk.yml.j2")
-    return template.render(number=number, cells=cells, build_tags=list(build_tags))
+    return template.render(
+        number=number, cells=cells, build_tags=list(build_tags), registry=registry
+    )
 
 
 @cache
