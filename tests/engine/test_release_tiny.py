@@ -64,7 +64,9 @@ def test_a_failed_self_test_closes_the_gate(project: Project) -> None:
     project.verdict("fail")
     result = project.call("release", "--registry", str(project.registry), "--json")
     assert result.returncode == 2
-    assert "GATE_CLOSED" in result.stdout
+    document = json.loads(result.stdout)
+    assert [problem["code"] for problem in document["problems"]] == ["GATE_CLOSED"]
+    assert document["answer"]["cells"][0]["verdict"] == "fail"
 
 
 def test_an_incomplete_self_test_exits_3_and_sets_no_tag(project: Project) -> None:

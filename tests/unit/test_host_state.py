@@ -58,6 +58,16 @@ def test_names_addresses_and_tokens_are_not_saved(text: str, private: str) -> No
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["DOCKER_AUTH_CONFIG", "APPTAINER_DOCKER_USERNAME", "SLURM_JOB_USER", "SLURM_JOB_ACCOUNT"],
+)
+def test_variables_that_name_a_login_are_saved_without_it(name: str) -> None:
+    login = '{"auths": {"r": {"auth": "YWxpY2U6cHcwcmQ="}}}'
+    saved = json.dumps(to_document(HostSnapshot(environment={name: login}, dmesg=(login,))))
+    assert "YWxpY2U" not in saved
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "https://download.pytorch.org/whl/rocm6.2.4",

@@ -3,6 +3,8 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -130,6 +132,27 @@ def test_basic_credentials_are_sent_only_after_they_are_asked_for(server: FakeRe
         client.head("o/r", "cpu")
         client.head("o/r", "cpu")
     assert ["Authorization" in headers for headers in server.headers] == [False, True, True]
+
+
+def test_calls_that_are_refused_at_the_same_time_all_ask_again_with_the_login(
+    server: FakeRegistry,
+) -> None:
+    together = threading.Barrier(4, timeout=30)
+
+    def basic(handler: Handler) -> bool:
+        if handler.headers.get("Authorization") == BASIC:
+            return False
+        together.wait()
+        handler.reply(401, WWW_Authenticate='Basic realm="r"')
+        return True
+
+    server.before = basic
+    with (
+        Registry(server.host, credentials=ALICE) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        found = list(pool.map(lambda tag: client.head("o/r", tag), ("a", "b", "c", "d")))
+    assert found == [None] * 4
 
 
 def test_an_identity_token_is_exchanged_in_a_form(server: FakeRegistry, guard: TokenGuard) -> None:

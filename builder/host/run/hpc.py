@@ -29,7 +29,7 @@ _SHOW = ("python", "-c", "import torch; print(torch.cuda.device_count())")
 def render_apptainer(plan: RunPlan) -> Rendered:
     """Return the lines for Apptainer: the folders first, then the command."""
     work = plan.request.scratch or f"/tmp/rocm-torch-{plan.uid}"  # noqa: S108 - made private below
-    before = (_folders(work),)
+    before = (_folders(work), _private(work))
     reasons = tuple(_arguments(plan, work))
     argv = (
         "apptainer",
@@ -44,6 +44,11 @@ def render_apptainer(plan: RunPlan) -> Rendered:
 def _folders(work: str) -> tuple[str, ...]:
     inner = f"{work}{_INSIDE}"
     return ("mkdir", "-p", "-m", "0700", work, inner, f"{inner}/miopen-db", f"{inner}/miopen-cache")
+
+
+def _private(work: str) -> tuple[str, ...]:
+    """Return the call that fails where somebody else made the folder first: it is not theirs."""
+    return ("chmod", "0700", work)
 
 
 def _source(image: str) -> str:
@@ -112,7 +117,7 @@ def render_slurm(plan: RunPlan) -> Rendered:
     request = plan.request
     variables = tuple(fabric_variables(plan)) if request.nodes > 1 or request.fabric else ()
     arguments = tuple(_arguments(plan, "$JOB_DIR"))
-    words = [_word(one.argument) for one in arguments]
+    given = [_word(one.argument) for one in arguments]
     image = _word(_source(request.image))
     command = _torchrun(plan) if request.nodes > 1 else shlex.join(request.command or _SHOW)
     exports = [f"export APPTAINERENV_{_word(one.argument)}" for one in variables]
@@ -123,14 +128,17 @@ def render_slurm(plan: RunPlan) -> Rendered:
         "",
         "# Node-local, private, and gone with the job.",
         f"export JOB_DIR={_job_folder(request.scratch)}",
-        f"srun --ntasks-per-node=1 {' '.join(_word(word) for word in _folders('$JOB_DIR'))}",
+        *(
+            f"srun --ntasks-per-node=1 {' '.join(map(_word, words))}"
+            for words in (_folders("$JOB_DIR"), _private("$JOB_DIR"))
+        ),
         """trap 'srun --ntasks-per-node=1 rm -rf -- "$JOB_DIR"' EXIT""",
         *([""] if exports else []),
         *exports,
         *(_meeting() if request.nodes > 1 else []),
         "",
         "srun --ntasks-per-node=1 apptainer exec \\",
-        *(f"  {word} \\" for word in words),
+        *(f"  {word} \\" for word in given),
         f"  {image} \\",
         f"  {command}",
     ]
