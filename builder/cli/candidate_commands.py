@@ -172,6 +172,6 @@ def _tell_changes(command: str, changes: Sequence[Change], *, as_json: bool) -> 
         "schema": f"rocm-torch/{command}/v1",
         "changes": [{"tag": one.tag, "before": one.before, "after": one.after} for one in changes],
     }
-    lines = [f"{one.tag}: {one.before or 'nothing'} -> {one.after}" for one in changes]
+    lines = [f"{one.tag}: {one.before or 'nothing'} -> {one.after or 'nothing'}" for one in changes]
     lines = lines or ["no tag moved"]
     answer(document, as_json=as_json, text=lambda: typer.echo("\n".join(lines)))

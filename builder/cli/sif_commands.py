@@ -23,6 +23,7 @@ from builder.cli.common import (
 )
 from builder.cli.steps import built_of, tell_records
 from builder.errors import BadCallError, IncompleteError, Problem, RefusedError
+from builder.matrix.tags import SIF_SUFFIX
 from builder.oci import Digest, Reference
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def pull_sif(
     session = open_session(context)
     wanted = reference_of(reference)
     name = wanted.tag or (wanted.digest.hex[:12] if wanted.digest else "latest")
-    target = output or Path.cwd() / f"{name.removesuffix(step.SUFFIX)}.sif"
+    target = output or Path.cwd() / f"{name.removesuffix(SIF_SUFFIX)}.sif"
     with open_registry(
         wanted.registry, runner=session.tools.runner, environ=os.environ
     ) as registry:

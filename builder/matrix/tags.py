@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LATEST = "latest"
 _PREFERRED = ("distro", "python")
+# A SIF has the tags of its image with this at the end; no flavour may end so.
+SIF_SUFFIX = "-sif"
 # What stands in a repository beside moving tags: dated tags of any cell, leased ones of candidates,
 # and the lists of referrers where a registry has no API for them.
 _DATED = re.compile(r"(?!candidate-).+-torch.+-[0-9]{8}-([0-9a-f]{8})(-[a-z0-9-]+)?")
@@ -108,7 +110,9 @@ def orphans(tags: Iterable[str], owners: Mapping[str, Cell]) -> tuple[str, ...]:
     """
     return tuple(
         sorted(
-            tag for tag in tags if tag.removesuffix("-sif") not in owners and not _OTHER.match(tag)
+            tag
+            for tag in tags
+            if tag.removesuffix(SIF_SUFFIX) not in owners and not _OTHER.match(tag)
         )
     )
 

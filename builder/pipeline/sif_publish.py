@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from builder.engines.layout.manifest import Manifest, is_index, parse_manifest, parse_object
 from builder.errors import CouldNotError, IncompleteError, Problem, RefusedError
+from builder.matrix.tags import SIF_SUFFIX
 from builder.oci import MANIFEST, SIF_CONFIG, SIF_LAYER, Descriptor, Digest, canonical_json
 from builder.pipeline.fetch import one_layer
 from builder.pipeline.publish_lock import one_publisher
@@ -23,6 +24,7 @@ from builder.pipeline.sif import digest_of
 from builder.pipeline.sif_test import STEP as TEST_STEP
 from builder.pipeline.signing import require_signature, sign, signed_with
 from builder.pipeline.tagging import check_tags
+from builder.pipeline.withdrawal import check_not_yanked
 from builder.report.progress import Event, timed
 from builder.report.records import PublishRecord, SifRecord, TestRecord
 
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from builder.pipeline.session import Session
 
 STEP = "publish-sif"
-SUFFIX = "-sif"
 _CONFIG = b"{}"
 _TITLE = "org.opencontainers.image.title"
 
@@ -49,7 +50,7 @@ class PulledSif:
 
 def sif_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Return the tags of a SIF for those of its image; the flavour stays before the suffix."""
-    return tuple(f"{tag}{SUFFIX}" for tag in tags)
+    return tuple(f"{tag}{SIF_SUFFIX}" for tag in tags)
 
 
 def planned_tags(session: Session, cell: str) -> tuple[str, ...]:
@@ -78,7 +79,7 @@ def publish_sif(session: Session, cell: str, registry: Registry) -> PublishRecor
     Raises:
         IncompleteError: ``SIF_NOT_TESTED`` or ``IMAGE_NOT_PUBLISHED``.
         BadCallError: it is to be signed, and no key was named.
-        RefusedError: ``SIF_TEST_FAILED``, ``SIF_CHANGED`` or ``TAG_NOT_A_SIF``.
+        RefusedError: ``YANKED``, ``SIF_TEST_FAILED``, ``SIF_CHANGED`` or ``TAG_NOT_A_SIF``.
         CouldNotError: the registry did not do its part.
     """
     owner = session.cell(cell)
@@ -97,6 +98,7 @@ def publish_sif(session: Session, cell: str, registry: Registry) -> PublishRecor
         artifact = Descriptor(MANIFEST, Digest.of(body), len(body), artifact_type=SIF_CONFIG)
         tags = sif_tags(tuple(image.tags))
         with one_publisher(tools, f"{registry.host}/{repository}"):
+            check_not_yanked(registry, repository, subject.digest)
             _check_places(registry, repository, tags)
             registry.attach_manifest(repository, subject, artifact, body)
             sign(session, owner, registry, repository, (artifact,))
@@ -140,11 +142,13 @@ def pull_sif(
 
     Raises:
         CouldNotError: ``NOT_IN_REGISTRY``, ``NOT_A_SIF``, ``DIGEST_MISMATCH``, or a full disk.
-        RefusedError: ``NOT_SIGNED`` or ``SIGNATURE_WRONG``.
+        RefusedError: ``YANKED``, ``NOT_SIGNED`` or ``SIGNATURE_WRONG``.
     """
     manifest = _find(registry, reference)
     if public is not None:
         require_signature(session, registry, reference.repository, manifest.digest, public)
+    if manifest.subject is not None:
+        check_not_yanked(registry, reference.repository, manifest.subject.digest)
     layer = one_layer(manifest.layers, SIF_LAYER, str(reference))
     tools, done = session.tools, 0
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from builder.engines.registry import Attachment
 from builder.errors import BadCallError, Problem, RefusedError
-from builder.matrix.tags import claimed_tags, is_dated
-from builder.oci import YANK_RECORD, Digest, canonical_json
+from builder.matrix.tags import SIF_SUFFIX, claimed_tags, is_dated
+from builder.oci import SIF_CONFIG, YANK_RECORD, Digest, canonical_json
 from builder.pipeline.publish_lock import one_publisher
 from builder.pipeline.tagging import check_tags, image_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from builder.engines.registry import Registry
     from builder.pipeline.session import Session
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A tag that moved: from which image (None where it named nothing) to which."""
+    """A tag that moved: from what it named to what it names; None stands for nothing."""
 
     tag: str
     before: Digest | None
-    after: Digest
+    after: Digest | None
 
 
 def check_not_yanked(registry: Registry, repository: str, digest: Digest) -> None:
@@ -76,7 +76,7 @@ def rollback(
     check_not_yanked(registry, repository, digest)
     _check_claims(session, registry, digest, tags)
     with one_publisher(session.tools, f"{registry.host}/{repository}"):
-        return _move(registry, repository, tags, digest)
+        return _move(session, registry, tags, digest)
 
 
 def yank(
@@ -110,7 +110,7 @@ def yank(
         check_not_yanked(registry, repository, other)
         _check_claims(session, registry, other, naming)
     with one_publisher(session.tools, f"{registry.host}/{repository}"):
-        changes = _move(registry, repository, naming, other) if other else ()
+        changes = _move(session, registry, naming, other) if other else ()
         subject = registry.get_manifest(repository, digest)[0]
         content = canonical_json({"schema": "rocm-torch/yank/v1", "reason": reason})
         notes = {"io.rocm-torch.reason": reason}
@@ -141,15 +141,36 @@ def _check_claims(
 
 
 def _move(
-    registry: Registry, repository: str, tags: Iterable[str], digest: Digest
+    session: Session, registry: Registry, tags: Iterable[str], digest: Digest
 ) -> tuple[Change, ...]:
-    changes = []
+    """Let tags name an image, and those of SIF files the one made of it, or nothing."""
+    repository, changes = session.matrix.image, []
     for tag in tags:
         before = registry.head(repository, tag)
         registry.tag(repository, digest, tag)
         changes.append(Change(tag, before.digest if before else None, digest))
     check_tags(registry, repository, digest, [change.tag for change in changes])
-    return tuple(changes)
+    moved = tuple(changes)
+    return moved + tuple(_follow(session, registry, digest, [change.tag for change in moved]))
+
+
+def _follow(
+    session: Session, registry: Registry, digest: Digest, tags: Iterable[str]
+) -> Iterator[Change]:
+    repository = session.matrix.image
+    made = registry.referrers(repository, digest, SIF_CONFIG)
+    for tag in (f"{tag}{SIF_SUFFIX}" for tag in tags):
+        before = registry.head(repository, tag)
+        if before is None or (made and before.digest == made[-1].digest):
+            continue
+        if made:
+            registry.tag(repository, made[-1].digest, tag)
+            yield Change(tag, before.digest, made[-1].digest)
+        elif registry.delete_tag(repository, tag):
+            yield Change(tag, before.digest, None)
+        else:
+            told = f"warning: {tag} still names the SIF of another image: delete it in the registry"
+            session.tools.progress.say("", "withdraw", told)
 
 
 def _names(registry: Registry, repository: str, tag: str, digest: Digest) -> bool:

@@ -14,9 +14,11 @@ from test_pipeline_steps import session as session_of
 
 from builder.engines.registry import Patience, Registry
 from builder.errors import BadCallError, CouldNotError, RefusedError
+from builder.oci import MANIFEST, SIF_CONFIG, SIF_LAYER, Descriptor, Digest, Reference
 from builder.pipeline.candidate import candidate_tag
 from builder.pipeline.prune import ended_leases, remove_leases
 from builder.pipeline.publish_lock import one_publisher
+from builder.pipeline.sif_publish import pull_sif, sif_manifest
 from builder.pipeline.withdrawal import check_not_yanked, rollback, yank
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
     from pathlib import Path
 
-    from builder.oci import Digest
     from builder.pipeline.session import Session
 
 REPOSITORY = "ourorg/rocm-torch"
@@ -53,6 +54,18 @@ def release(server: FakeRegistry, salt: str, *tags: str) -> tuple[Digest, str]:
     dated = f"cpu-torch2.6.0-py313-debian13-20261129-{digest.hex[:8]}"
     store_image(server, REPOSITORY, dated, salt=salt)
     return digest, dated
+
+
+def attached_sif(registry: Registry, image: Digest) -> Digest:
+    """Attach an artifact of the form of a SIF to an image and return its digest."""
+    (subject, _), content = registry.get_manifest(REPOSITORY, image), f"SIF of {image}".encode()
+    file, config = Descriptor.of(content, SIF_LAYER), Descriptor.of(b"{}", SIF_CONFIG)
+    registry.push_blob(REPOSITORY, file, content)
+    registry.push_blob(REPOSITORY, config, b"{}")
+    body = sif_manifest(file, subject, "x.sif")
+    artifact = Descriptor(MANIFEST, Digest.of(body), len(body), artifact_type=SIF_CONFIG)
+    registry.attach_manifest(REPOSITORY, subject, artifact, body)
+    return artifact.digest
 
 
 def named(registry: Registry, tag: str) -> Digest | None:
@@ -106,6 +119,27 @@ def test_what_was_yanked_is_not_tagged_again_and_says_why(
     with pytest.raises(RefusedError, match="YANKED"):
         rollback(ours, registry, ["cpu"], bad_dated)
     check_not_yanked(registry, REPOSITORY, good)
+
+
+def test_the_tag_of_a_sif_goes_with_its_image_and_never_stays_with_a_withdrawn_one(
+    server: FakeRegistry, registry: Registry, ours: Session
+) -> None:
+    good, dated = release(server, "good")
+    bad, bad_dated = release(server, "bad", "cpu")
+    sif = attached_sif(registry, bad)
+    registry.tag(REPOSITORY, sif, "cpu-sif")
+    changes = yank(ours, registry, bad_dated, reason="wrong numbers", to=dated)
+    assert {(one.tag, one.before, one.after) for one in changes} == {
+        ("cpu", bad, good),
+        ("cpu-sif", sif, None),
+    }
+    assert named(registry, "cpu-sif") is None
+    with pytest.raises(RefusedError, match="wrong numbers"):
+        reference = Reference.parse(f"{registry.host}/{REPOSITORY}@{sif}")
+        pull_sif(ours, registry, reference, ours.workspace.root / "x.sif")
+    other = attached_sif(registry, good)
+    registry.tag(REPOSITORY, sif, "cpu-sif")
+    assert rollback(ours, registry, ["cpu"], dated)[-1].after == other
 
 
 def test_prune_takes_away_tags_past_their_lease_and_keeps_the_images(
