@@ -134,8 +134,8 @@ def test_the_tag_of_a_sif_goes_with_its_image_and_never_stays_with_a_withdrawn_o
         ("cpu-sif", sif, None),
     }
     assert named(registry, "cpu-sif") is None
+    reference = Reference.parse(f"{registry.host}/{REPOSITORY}@{sif}")
     with pytest.raises(RefusedError, match="wrong numbers"):
-        reference = Reference.parse(f"{registry.host}/{REPOSITORY}@{sif}")
         pull_sif(ours, registry, reference, ours.workspace.root / "x.sif")
     other = attached_sif(registry, good)
     registry.tag(REPOSITORY, sif, "cpu-sif")
