@@ -72,6 +72,7 @@ class Slurm:
             "sbatch",
             "--parsable",
             "--no-requeue",
+            "--nodes=1",
             f"--job-name={name}",
             f"--chdir={script.parent}",
             f"--output={script.parent / 'job.log'}",
@@ -116,9 +117,9 @@ class Slurm:
         """Cancel a job; nothing happens where it has ended."""
         self._call("scancel", job)
 
-    def cancel_named(self, name: str) -> None:
-        """Cancel the job called ``name``, whether or not its id came back."""
-        self._call("scancel", f"--name={name}")
+    def cancel_named(self, name: str) -> bool:
+        """Cancel the job called ``name``, whether or not its id came back; tell whether it went."""
+        return self._call("scancel", f"--name={name}").returncode == 0
 
     def _call(self, *words: str) -> Completed:
         return self._runner.run(Command(words, timeout=_SECONDS))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from builder.engines.slurm import ENDED, Ask, Slurm
 from builder.errors import CouldNotError, Problem
 from builder.oci import canonical_json
 from builder.pipeline.executor import Ran
-from builder.plan.job_script import EXIT, NODE, REPORT, STDERR, fabric_environ, job_script
+from builder.plan.job_script import EXIT, NODE, RCCL, REPORT, STDERR, fabric_environ, job_script
 from builder.report.apptainer_output import bind_findings, loader_findings
 from builder.report.distributed_output import DistributedRun, distributed_findings
 from builder.report.progress import Event
@@ -37,6 +38,11 @@ SCHEMA = "rocm-torch/slurm-job/v1"
 _POLL_SECONDS = 2.0
 # A shared file system may show a file some seconds after Slurm says that the job has ended.
 _LATE_POLLS = 5
+_FAILED_POLLS = 20
+_SLOWER, _SLOWEST = 1.1, 10
+# A job of the self-test that ended at its limit: ranks that met and then said nothing this long.
+_SILENCE_SECONDS = 60.0
+_UNFINISHED = ("OUT_OF_MEMORY", "NODE_FAIL")
 _REASONS = {
     "TIMEOUT": "it ran past its time limit; give it more with --time",
     "OUT_OF_MEMORY": "it used more memory than the job has; ask for a node with more",
@@ -108,19 +114,29 @@ class SlurmExecutor:
             self._active.pop(folder, None)
         return self._ran(task, folder, number, state)
 
-    def stop(self, _: Session, /) -> int:
-        """Cancel the jobs that are waited for, and return how many.
+    def stop(self, session: Session, /) -> int:
+        """Cancel the jobs that are waited for, and return how many went.
 
         Started by a runner of its own: the run's has been told to start nothing more.
         """
         with self._turn:
             active = dict(self._active)
-            self._active.clear()
-        slurm = Slurm(ProcessRunner())
+        slurm, left = Slurm(ProcessRunner()), []
         for folder, name in active.items():
-            slurm.cancel_named(name)
-            (folder / "job.json").unlink(missing_ok=True)
-        return len(active)
+            try:
+                gone = slurm.cancel_named(name)
+            except CouldNotError:
+                gone = False
+            if gone:
+                (folder / "job.json").unlink(missing_ok=True)
+                with self._turn:
+                    self._active.pop(folder, None)
+            else:  # its file stays, so that the same command takes it up
+                left.append(name)
+        if left:
+            told = f"warning: not cancelled, scancel failed: {', '.join(left)}"
+            session.tools.progress.say("", "slurm", told)
+        return len(active) - len(left)
 
     def _folder(self, session: Session, task: TestTask) -> Path:
         return session.workspace.state.absolute() / "slurm" / task.built.cell / task.step
@@ -167,11 +183,21 @@ class SlurmExecutor:
     def _wait(
         self, session: Session, slurm: Slurm, task: TestTask, folder: Path, number: str
     ) -> str:
-        """Return the state in which the job ended."""
-        late, told = 0, ""
+        """Return the state in which the job ended; the longer it takes, the rarer it is asked.
+
+        A controller that does not answer for a while says nothing about the job.
+        """
+        late, told, failures, pause = 0, "", 0, self._poll_seconds
         while True:
             session.tools.go_on()
-            state = slurm.state(number)
+            try:
+                state, failures = slurm.state(number), 0
+            except CouldNotError as error:
+                failures += 1
+                if failures > _FAILED_POLLS or error.problems[0].code == "STOPPED":
+                    raise
+                session.tools.stopping.wait(pause)
+                continue
             if state != told:
                 told = state or "forgotten by Slurm"
                 doing = f"job {number} {told.lower()}"
@@ -180,13 +206,18 @@ class SlurmExecutor:
                 late += 1
                 if (folder / EXIT).exists() or late > _LATE_POLLS or state not in _FINISHED:
                     return state or "COMPLETED"
-            session.tools.stopping.wait(self._poll_seconds)
+                pause = self._poll_seconds
+            session.tools.stopping.wait(pause)
+            pause = min(pause * _SLOWER, self._poll_seconds * _SLOWEST)
 
     def _ran(self, task: TestTask, folder: Path, number: str, state: str) -> Ran:
         exit_file = folder / EXIT
         stderr = _text(folder / STDERR)
         (folder / "job.json").unlink(missing_ok=True)  # it has ended: the next test is another job
-        if not exit_file.exists():
+        ended = int(exit_file.read_text("ascii")) if exit_file.exists() else None
+        self._judge(task, folder, number, state, stderr)
+        # A check that memory ran out for is no failure of the image.
+        if ended is None or (ended != 0 and state in _UNFINISHED):
             last = "\n".join((stderr + _text(folder / "job.log")).strip().splitlines()[-10:])
             raise CouldNotError(
                 Problem(
@@ -197,7 +228,20 @@ class SlurmExecutor:
                     fix=_REASONS.get(state, "read its log, job.log in that folder"),
                 )
             )
-        run = DistributedRun(stderr, self._fabric, fabric_environ(self._fabric))
+        result = RunResult(ended, _text(folder / REPORT), stderr)
+        host = {"executor": "slurm", "job": number, "node": _text(folder / NODE).strip()}
+        return Ran(result, host)
+
+    def _judge(self, task: TestTask, folder: Path, number: str, state: str, stderr: str) -> None:
+        """Raise what the site did to the job, whether or not it left a result."""
+        files = sorted(folder.glob(f"{RCCL}*"))
+        silent = None
+        if state == "TIMEOUT" and files:
+            quiet = time.time() - max(path.stat().st_mtime for path in files)
+            silent = quiet if quiet >= _SILENCE_SECONDS else None
+        run = DistributedRun(
+            stderr + "".join(map(_text, files)), self._fabric, fabric_environ(self._fabric), silent
+        )
         findings = (*bind_findings(stderr), *loader_findings(stderr), *distributed_findings(run))
         errors = [finding for finding in findings if finding.severity == "error"]
         if errors:
@@ -205,10 +249,6 @@ class SlurmExecutor:
                 Problem(one.code, one.summary, f"{task.built.cell}, job {number}", fix=one.fix)
                 for one in errors
             )
-        report = _text(folder / REPORT)
-        result = RunResult(int(exit_file.read_text("ascii")), report, stderr)
-        host = {"executor": "slurm", "job": number, "node": _text(folder / NODE).strip()}
-        return Ran(result, host)
 
 
 # The script ran to its end, whatever it found: the file with its status will come.

@@ -14,6 +14,11 @@ EXIT = "exit"
 NODE = "node"
 STDERR = "stderr"
 
+# Files that RCCL writes about itself, one a process.
+RCCL = "rccl."
+# Variables by which a cluster says which GPUs are whose.
+MASKS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+
 _INSIDE = "/mnt"
 
 _SCRIPT = """\
@@ -29,6 +34,10 @@ trap 'rm -rf -- "$work"' EXIT
 binds=(--bind "$folder:{inside}")
 for node in /dev/kfd /dev/dri; do
     [[ ! -e $node ]] || binds+=(--bind "$node")
+done
+# The GPUs that Slurm gave to the job: --containall takes the caller's variables away.
+for name in {masks}; do
+    [[ -z ${{!name+set}} ]] || export "APPTAINERENV_$name=${{!name}}"
 done
 {exports}# A batch job has no terminal and a home that other ranks share: nothing of it goes in.
 apptainer --quiet exec --containall --workdir "$work" "${{binds[@]}}" {sif} \\
@@ -60,7 +69,8 @@ def fabric_environ(fabric: str | None) -> dict[str, str]:
     """Return what ranks on a machine with ``fabric`` are given, and that RCCL says what it took."""
     if fabric is None:
         return {}
-    return {"NCCL_DEBUG": "INFO", **FABRIC_ENVIRON.get(fabric, {})}
+    said = f"{_INSIDE}/{RCCL}%h.%p"
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": said, **FABRIC_ENVIRON.get(fabric, {})}
 
 
 def job_script(
@@ -83,6 +93,7 @@ def job_script(
         sif=shlex.quote(str(sif)),
         level=shlex.quote(level),
         exports="".join(exports),
+        masks=" ".join(MASKS),
         inside=_INSIDE,
         report=REPORT,
         exit=EXIT,

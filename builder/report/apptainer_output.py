@@ -21,7 +21,8 @@ _INVALID = re.compile(
 )
 _SKIPPED = re.compile(r"skipping mount of ([^\s:]+)")
 _NO_SOURCE = re.compile(
-    r"(?:mount source|could not mount|unable to mount|stat) ([/][^\s:]+): no such"
+    r"(?:mount source|could not mount|unable to mount|stat) ([/][^\s:]+)"
+    r"(?:: no such| doesn't exist)"
 )
 _MISMATCH = re.compile(r"invalid device function|hipErrorNoBinaryForGpu|HSA_STATUS_ERROR", re.I)
 

@@ -154,4 +154,17 @@ def test_a_job_script_is_valid_shell_whatever_the_folder_is_called(folder: str) 
 def test_a_fabric_brings_its_variables_and_none_brings_none() -> None:
     assert fabric_environ(None) == {}
     assert fabric_environ("cxi")["FI_MR_CACHE_MONITOR"] == "userfaultfd"
-    assert fabric_environ("ib") == {"NCCL_DEBUG": "INFO"}
+    said = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": "/mnt/rccl.%h.%p"}
+    assert fabric_environ("ib") == said
+
+
+def test_the_gpus_that_slurm_gave_reach_the_container(tmp_path: Path) -> None:
+    script = job_script(tmp_path, Path("/s/x.sif"), "gpu")
+    tool = tmp_path / "apptainer"
+    tool.write_text(f"#!/bin/sh\nenv >'{tmp_path}/seen'\n", "ascii")
+    tool.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ROCR_VISIBLE_DEVICES": "2,3"}
+    subprocess.run(["bash", "-c", script], env=environ, check=False, timeout=30)
+    seen = (tmp_path / "seen").read_text("utf-8").splitlines()
+    assert "APPTAINERENV_ROCR_VISIBLE_DEVICES=2,3" in seen
+    assert not any(line.startswith("APPTAINERENV_HIP") for line in seen)
