@@ -63,6 +63,7 @@ class Apptainer:
     def __init__(self, runner: Runner, place: Place) -> None:
         self._runner = runner
         self.place = place
+        self._tunes: bool | None = None
 
     def version(self) -> str:
         """Return what the program says its version is.
@@ -83,9 +84,14 @@ class Apptainer:
         return words[-1]
 
     def can_tune(self) -> bool:
-        """Tell whether ``build`` passes arguments on to ``mksquashfs``; older ones do not."""
-        done = self.run(Invocation(("build", "--help"), _SHORT_SECONDS, {}))
-        return _SQUASH in done.stdout
+        """Tell whether ``build`` passes arguments on to ``mksquashfs``; asked once.
+
+        Those before 1.4 do not. Source: Apptainer's CHANGELOG.
+        """
+        if self._tunes is None:
+            done = self.run(Invocation(("build", "--help"), _SHORT_SECONDS, {}))
+            self._tunes = _SQUASH in done.stdout
+        return self._tunes
 
     def build(
         self,

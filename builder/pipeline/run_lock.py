@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from builder.pipeline.workspace import Tools, Workspace
 
 
+def no_locks(path: Path, error: OSError) -> CouldNotError:
+    """Return the failure of a file system without locks, such as Lustre mounted without flock."""
+    return CouldNotError(
+        Problem(
+            code="NO_FILE_LOCKS",
+            what=f"this file system takes no locks: {error.strerror}",
+            where=str(path),
+            fix="work on another file system, or have it mounted with the option flock",
+        )
+    )
+
+
 class RunLock:
     """Held from :meth:`take` until :meth:`release` or the end of the process."""
 
@@ -30,7 +42,8 @@ class RunLock:
         """Take the lock for ``command``.
 
         Raises:
-            CouldNotError: ``WORKING_COPY_BUSY``, where another run has it and ``wait`` is False.
+            CouldNotError: ``WORKING_COPY_BUSY``, where another run has it and ``wait`` is False;
+            ``NO_FILE_LOCKS``.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         stream = self._path.open("a+", encoding="utf-8")
@@ -50,6 +63,9 @@ class RunLock:
                 ) from None
             self._tools.progress.say("", "wait", f"for another run in this working copy: {holder}")
             fcntl.flock(stream, fcntl.LOCK_EX)
+        except OSError as error:
+            stream.close()
+            raise no_locks(self._path, error) from error
         stream.truncate(0)
         since = self._tools.now().isoformat(timespec="seconds")
         json.dump({"pid": os.getpid(), "command": command, "since": since}, stream)

@@ -26,7 +26,8 @@ from builder.host.mounts import look_at
 from builder.host.scratch import VARIABLES, choose, misnamed
 from builder.oci import Digest, canonical_json
 from builder.pipeline.fetch import check_whole
-from builder.pipeline.tool_places import apptainer
+from builder.pipeline.run_lock import no_locks
+from builder.pipeline.tool_places import converter
 from builder.report.progress import Event, timed
 from builder.report.records import SifRecord
 from builder.report.sif_failures import conversion_problem
@@ -93,10 +94,10 @@ def convert(session: Session, wanted: Conversion, *, force: bool = False) -> Sif
     for hint in misnamed(wanted.environ):
         tools.progress.say(cell, STEP, f"warning: {hint}")
     scratch = _scratch(session, wanted)
-    program = apptainer(session)
+    program = converter(session)
     with (
         timed(tools.progress, cell, STEP, tools.clock, f"converting {wanted.digest}") as seconds,
-        _folder_of_one(wanted.output, scratch) as (partial, temporary),
+        folder_of_one(wanted.output, scratch) as (partial, temporary),
     ):
         layout = labelled_view(session, wanted.digest, temporary / "layout")
         # Unpacking keeps one core busy: the layers are hashed beside it.
@@ -175,14 +176,7 @@ def _folders(session: Session, wanted: Conversion, mounts: str) -> tuple[Folder,
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CouldNotError(
-            Problem(
-                code="SIF_NOT_WRITABLE",
-                what=f"the folder of the SIF cannot be made: {error.strerror}",
-                where=str(parent),
-                fix="name another file with --output",
-            )
-        ) from error
+        raise not_writable(wanted.output, error.strerror) from error
     others = [(path, None) for path in (parent, session.workspace.state, Path("/var/tmp"))]  # noqa: S108
     looked = (look_at(path, mounts, named=name) for path, name in (*named, *others))
     return tuple(folder for folder in looked if folder is not None)
@@ -197,7 +191,7 @@ def _unpacked(session: Session, wanted: Conversion) -> int:
 
 
 @contextmanager
-def _folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
+def folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
     """Give the one conversion to ``output`` a partial file and a folder, both gone at the end.
 
     Their names begin with what follows from the output's, so that what a killed conversion left is
@@ -208,7 +202,12 @@ def _folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
     mark = hashlib.sha256(os.fsencode(output.absolute())).hexdigest()[:12]
     place = output.absolute().parent / f".{output.name}.converting"
     temporary = scratch / f".rocm-torch-sif-{mark}-{chance}"
-    place.mkdir(parents=True, exist_ok=True)
+    if output.is_dir():
+        raise not_writable(output, "it is a folder")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_writable(output, error.strerror) from error
     with (place / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -221,6 +220,8 @@ def _folder_of_one(output: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
                     fix="wait for it, or name another file with --output",
                 )
             ) from error
+        except OSError as error:
+            raise no_locks(place, error) from error
         try:
             for old in (*scratch.glob(f".rocm-torch-sif-{mark}-*"), *place.glob("*.sif")):
                 _remove_tree(old)
@@ -286,6 +287,18 @@ def _build(
                 temporary=str(temporary),
             )
         )
+
+
+def not_writable(output: Path, why: str | None) -> CouldNotError:
+    """Return the failure of a SIF that cannot be written where it is to lie."""
+    return CouldNotError(
+        Problem(
+            code="SIF_NOT_WRITABLE",
+            what=f"the SIF cannot be written: {why}",
+            where=str(output),
+            fix="name another file with --output",
+        )
+    )
 
 
 def digest_of(path: Path) -> tuple[Digest, int]:

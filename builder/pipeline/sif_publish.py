@@ -20,7 +20,7 @@ from builder.oci import MANIFEST, SIF_CONFIG, SIF_LAYER, Descriptor, Digest, can
 from builder.pipeline.fetch import one_layer
 from builder.pipeline.publish_lock import one_publisher
 from builder.pipeline.sif import STEP as SIF_STEP
-from builder.pipeline.sif import digest_of
+from builder.pipeline.sif import digest_of, not_writable
 from builder.pipeline.sif_test import STEP as TEST_STEP
 from builder.pipeline.signing import require_signature, sign, signed_with
 from builder.pipeline.tagging import check_tags
@@ -151,8 +151,13 @@ def pull_sif(
         check_not_yanked(registry, reference.repository, manifest.subject.digest)
     layer = one_layer(manifest.layers, SIF_LAYER, str(reference))
     tools, done = session.tools, 0
-    output.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
+    if output.is_dir():
+        raise not_writable(output, "it is a folder")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
+    except OSError as error:
+        raise not_writable(output, error.strerror) from error
     partial = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -166,9 +171,7 @@ def pull_sif(
         partial.chmod(0o755)
         partial.replace(output)
     except OSError as error:
-        raise CouldNotError(
-            Problem("SIF_NOT_WRITABLE", f"it cannot be written: {error.strerror}", str(output))
-        ) from error
+        raise not_writable(output, error.strerror) from error
     finally:
         partial.unlink(missing_ok=True)
     image = manifest.subject.digest if manifest.subject else None

@@ -24,11 +24,32 @@ def apptainer(session: Session) -> Apptainer:
     Raises:
         CouldNotError: ``APPTAINER_MISSING``, when neither is to be had.
     """
+    host = find_program("apptainer", os.environ)
+    return Apptainer(session.tools.runner, host or _apptainer_image(session))
+
+
+def converter(session: Session) -> Apptainer:
+    """Return an Apptainer whose conversions can be tuned; errors as above.
+
+    One before 1.4 passes nothing on to ``mksquashfs``: the tools image's is taken in its place,
+    and the host's all the same where there is no container engine.
+    """
+    ours = apptainer(session)
+    if ours.can_tune():
+        return ours
+    try:
+        better = Apptainer(session.tools.runner, _apptainer_image(session))
+    except CouldNotError:
+        return ours
+    told = f"{ours.place.name} cannot tune mksquashfs, and the tools image's is used"
+    session.tools.progress.say("", "sif", told)
+    return better
+
+
+def _apptainer_image(session: Session) -> Place:
     options = container_options(fuse=Path("/dev/fuse").exists())
     fix = "load the site's module that has apptainer, or mend what follows"
-    host = find_program("apptainer", os.environ)
-    place = host or _in_tools_image(session, "apptainer", options, fix)
-    return Apptainer(session.tools.runner, place)
+    return _in_tools_image(session, "apptainer", options, fix)
 
 
 def cosign(session: Session) -> Cosign:

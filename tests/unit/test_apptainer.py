@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from builder.engines.places import HostPlace, Invocation, ToolsPlace, User, find
 from builder.engines.process import Command, Completed
 from builder.engines.slurm import Ask, Slurm
 from builder.errors import CouldNotError
+from builder.pipeline.sif import folder_of_one
 from builder.plan.job_script import fabric_environ, job_script
 
 if TYPE_CHECKING:
@@ -168,3 +171,32 @@ def test_the_gpus_that_slurm_gave_reach_the_container(tmp_path: Path) -> None:
     seen = (tmp_path / "seen").read_text("utf-8").splitlines()
     assert "APPTAINERENV_ROCR_VISIBLE_DEVICES=2,3" in seen
     assert not any(line.startswith("APPTAINERENV_HIP") for line in seen)
+
+
+def test_an_output_that_is_a_folder_or_lies_in_a_place_without_rights_is_told_at_once(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(CouldNotError, match="SIF_NOT_WRITABLE"), folder_of_one(tmp_path, tmp_path):
+        pass
+    blocked = tmp_path / "file"
+    blocked.write_text("", "ascii")
+    with (
+        pytest.raises(CouldNotError, match="SIF_NOT_WRITABLE"),
+        folder_of_one(blocked / "x.sif", tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_a_file_system_without_locks_is_no_other_conversion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with (
+        pytest.raises(CouldNotError, match="NO_FILE_LOCKS"),
+        folder_of_one(tmp_path / "x.sif", tmp_path),
+    ):
+        pass
