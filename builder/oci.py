@@ -27,6 +27,7 @@ SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 # Sigstore protobuf-specs, sigstore_bundle.proto; cosign attaches bundles under this artifact type.
 SIGSTORE_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+WAIVER = "application/vnd.rocm-torch.waiver.v1+json"
 YANK_RECORD = "application/vnd.rocm-torch.yank.v1+json"
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

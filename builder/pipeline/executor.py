@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from builder.report.records import BuildRecord
 
 
+def step_name(level: str, gfx: str | None = None) -> str:
+    """Return the name of the step, record and report of a test."""
+    return f"test-{level}-{gfx}" if gfx else f"test-{level}"
+
+
 @dataclass(frozen=True, slots=True)
 class TestTask:
     """One level of the self-test for one image.
@@ -27,8 +32,7 @@ class TestTask:
     @property
     def step(self) -> str:
         """Return the name of its record."""
-        tail = f"-{self.gfx}" if self.gfx else ""
-        return f"test-{self.level}{tail}"
+        return step_name(self.level, self.gfx)
 
 
 @dataclass(frozen=True, slots=True)

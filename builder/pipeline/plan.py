@@ -131,7 +131,9 @@ def _evidence(session: Session, job: Job, built: BuildRecord, there: _There | No
 def _missing(cell: Cell, attached: Counter[str]) -> tuple[str, ...]:
     """Return the titles of the documents that should be attached to an image and are not."""
     titles = [title for kind, title in FILES.items() if not attached[kind]]
-    levels = cell.policy.levels
+    waiver = cell.policy.waiver
+    waived = waiver.levels if waiver else ()
+    levels = [level for level in cell.policy.levels if level not in waived]
     if attached[TEST_REPORT] < len(levels):
         titles += [f"test-{level}.json" for level in levels]
     return tuple(titles)

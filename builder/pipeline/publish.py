@@ -18,22 +18,24 @@ from builder.oci import (
     SIGSTORE_BUNDLE,
     SPDX_JSON,
     TEST_REPORT,
+    WAIVER,
     Digest,
+    canonical_json,
 )
+from builder.pipeline.executor import step_name
 from builder.pipeline.publish_lock import one_publisher
 from builder.pipeline.sbom import FILES
-from builder.pipeline.selftest import report_path
 from builder.pipeline.signing import sign, signed_with
 from builder.pipeline.tagging import SEQUENCE, Terms, release_tags, run_document, set_tags
 from builder.pipeline.withdrawal import check_not_yanked
-from builder.plan.gate import Decision, judge
+from builder.plan.gate import Decision, judge, worst
 from builder.plan.layers import too_large
 from builder.plan.moving import Age
 from builder.report.progress import Event, timed
 from builder.report.records import PublishRecord, TestRecord, atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from builder.engines.registry import Registry
     from builder.matrix.cells import Cell
@@ -46,11 +48,19 @@ def gate(session: Session, cell: Cell, built: BuildRecord) -> Decision:
     """Judge the image of ``built`` by the records of its tests."""
     verdicts = {}
     for level in cell.policy.levels:
-        record = session.workspace.records.read(TestRecord, cell.id, f"test-{level}")
-        if record is not None and record.digest == built.digest:
-            verdicts[level] = record.verdict
+        verdict = worst(one.verdict for one in _tests(session, cell, built.digest, level))
+        if verdict is not None:
+            verdicts[level] = verdict
     today = session.tools.now().date()
     return judge(cell.policy, verdicts, size=built.size, today=today)
+
+
+def _tests(session: Session, cell: Cell, digest: str, level: str) -> Iterator[TestRecord]:
+    """Return what is known of one level of an image: tests anywhere, and on each GPU family."""
+    for step in (step_name(level), *(step_name(level, gfx) for gfx in cell.gfx)):
+        record = session.workspace.records.read(TestRecord, cell.id, step)
+        if record is not None and record.digest == digest:
+            yield record
 
 
 def require_open(cell: Cell, decision: Decision) -> None:
@@ -101,10 +111,11 @@ def publish(
         CouldNotError: the registry did not do its part.
     """
     cell, tools, terms = job.cell, session.tools, terms or Terms()
-    require_open(cell, gate(session, cell, built))
+    decision = gate(session, cell, built)
+    require_open(cell, decision)
     digest, repository = Digest(built.digest), session.matrix.image
     tags = release_tags(session, job, digest)
-    evidence = (*_evidence(session, cell, digest), *_run(job, terms))
+    evidence = (*_evidence(session, cell, digest, decision), *_run(job, terms))
     expected = _Expected(
         registry.host,
         repository,
@@ -217,13 +228,14 @@ def _write_log(session: Session, record: PublishRecord, pushed: PushedImage) -> 
     atomic_write(session.workspace.log(record.cell, "publish"), ("\n".join(lines) + "\n").encode())
 
 
-def _evidence(session: Session, cell: Cell, digest: Digest) -> tuple[Attachment, ...]:
+def _evidence(
+    session: Session, cell: Cell, digest: Digest, decision: Decision
+) -> tuple[Attachment, ...]:
     folder = session.workspace.evidence(digest)
     wanted = [(FILES[kind], kind, folder / FILES[kind]) for kind in (SPDX_JSON, CYCLONEDX_JSON)]
-    wanted += [
-        (f"test-{level}.json", TEST_REPORT, report_path(session, digest, level))
-        for level in cell.policy.levels
-    ]
+    for level in (level for level in cell.policy.levels if level not in decision.waived):
+        passed = [one.step for one in _tests(session, cell, digest, level) if one.verdict == "pass"]
+        wanted += [(f"{step}.json", TEST_REPORT, folder / f"{step}.json") for step in passed]
     missing = [str(path) for _, _, path in wanted if not path.is_file()]
     if missing:
         raise RefusedError(
@@ -234,9 +246,24 @@ def _evidence(session: Session, cell: Cell, digest: Digest) -> tuple[Attachment,
                 fix=f"run `rocm-torch release {cell.id}`, which makes what is missing",
             )
         )
-    return tuple(
-        Attachment(kind, path.read_bytes(), kind, title=title) for title, kind, path in wanted
+    return (
+        *(Attachment(kind, path.read_bytes(), kind, title=title) for title, kind, path in wanted),
+        *(_waiver(cell, digest, level) for level in decision.waived),
     )
+
+
+def _waiver(cell: Cell, digest: Digest, level: str) -> Attachment:
+    """Return what stands in the place of a report: who lets the level through, why, until when."""
+    waiver = cell.policy.waiver
+    document = {
+        "schema": "rocm-torch/waiver/v1",
+        "image": {"digest": digest, "cell": cell.id},
+        "level": level,
+        "reason": waiver.reason if waiver else "",
+        "until": waiver.until.isoformat() if waiver else "",
+    }
+    content = canonical_json(document)
+    return Attachment(WAIVER, content, WAIVER, title=f"waiver-{level}.json")
 
 
 def _title(attachment: Attachment) -> str:

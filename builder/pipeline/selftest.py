@@ -11,7 +11,7 @@ from builder.engines.docker_engine import DockerEngine
 from builder.engines.layout import Layout
 from builder.errors import CouldNotError, Problem
 from builder.oci import Digest, Reference, canonical_json
-from builder.pipeline.executor import Ran, TestTask
+from builder.pipeline.executor import Ran, TestTask, step_name
 from builder.pipeline.this_host import plan_test, see_host, spec_of
 from builder.report.junit import junit
 from builder.report.progress import Event, timed
@@ -129,7 +129,7 @@ class LocalExecutor:
 
 def report_path(session: Session, digest: Digest, level: str) -> Path:
     """Return where the report about one image and level lies."""
-    return session.workspace.evidence(digest) / f"test-{level}.json"
+    return session.workspace.evidence(digest) / f"{step_name(level)}.json"
 
 
 def candidate_name(session: Session, cell: str) -> str:

@@ -18,6 +18,7 @@ from builder.oci import (
     CONFIG,
     MANIFEST,
     TEST_REPORT,
+    WAIVER,
     YANK_RECORD,
     Descriptor,
     Digest,
@@ -31,6 +32,7 @@ from builder.report.verification import (
     check_report,
     check_sbom,
     check_tag,
+    check_waiver,
 )
 
 if TYPE_CHECKING:
@@ -234,6 +236,8 @@ class _Reader:
             return [Check(kind, "lie", "the artifact says that it is about another image")]
         if kind == TEST_REPORT:
             return check_report(document, digest, self.cell)
+        if kind == WAIVER:
+            return [check_waiver(document, digest, self.cell)]
         return check_sbom(kind, document, digest, self._installed)
 
     def _document(self, referrer: Descriptor) -> dict[str, Any] | None:

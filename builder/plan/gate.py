@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import date
 
     from builder.matrix.cells import Policy
@@ -16,11 +16,23 @@ Outcome = Literal["pass", "fail", "incomplete"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the gate says: ``pass`` opens it; ``waived`` names levels let through by a waiver."""
+    """What the gate says: ``pass`` opens it; ``waived`` has the levels let through by a waiver."""
 
     outcome: Outcome
     reasons: tuple[str, ...] = ()
     waived: tuple[str, ...] = ()
+
+
+def worst(verdicts: Iterable[str]) -> str | None:
+    """Return what tests of one level on several GPU families come to: one pass is enough.
+
+    A failure on any of them is a failure; None where there was no test.
+    """
+    found = list(verdicts)
+    for verdict in ("fail", "pass"):
+        if verdict in found:
+            return verdict
+    return found[0] if found else None
 
 
 def judge(policy: Policy, verdicts: Mapping[str, str], *, size: int, today: date) -> Decision:
@@ -41,7 +53,7 @@ def judge(policy: Policy, verdicts: Mapping[str, str], *, size: int, today: date
         if verdict == "fail":
             failures.append(f"level {level} failed")
         elif waiver is not None and level in waiver.levels:
-            waived.append(f"{level}, until {waiver.until}: {waiver.reason}")
+            waived.append(level)
         else:
             gaps.append(f"level {level} is {verdict or 'not run'}")
     if policy.size_budget_bytes is not None and size > policy.size_budget_bytes:

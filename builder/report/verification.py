@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from builder.engines.layers import normal_name
 from builder.matrix.tags import is_dated
-from builder.oci import CYCLONEDX_JSON, SPDX_JSON, TEST_REPORT
+from builder.oci import CYCLONEDX_JSON, SPDX_JSON, TEST_REPORT, WAIVER
 from builder.report.sbom import packages
 
 if TYPE_CHECKING:
@@ -24,7 +24,13 @@ _REFERENCE_TYPE = "vnd.docker.reference.type"
 _REFERENCE_DIGEST = "vnd.docker.reference.digest"
 _ATTESTATION = "attestation-manifest"
 State = Literal["ok", "lie", "missing"]
-NAMES = {SPDX_JSON: "SPDX", CYCLONEDX_JSON: "CycloneDX", TEST_REPORT: "test report"}
+NAMES = {
+    SPDX_JSON: "SPDX",
+    CYCLONEDX_JSON: "CycloneDX",
+    TEST_REPORT: "test report",
+    WAIVER: "waiver",
+}
+SBOMS = (SPDX_JSON, CYCLONEDX_JSON)
 _SHOWN = 8
 
 
@@ -44,11 +50,11 @@ class Check:
 def check_kinds(found: Mapping[str, int]) -> list[Check]:
     """Judge how many referrers of each kind there are: one of each SBOM, a report at least."""
     checks = []
-    for kind, name in NAMES.items():
-        number = found.get(kind, 0)
-        if number == 0:
+    for kind in (*SBOMS, TEST_REPORT):
+        name, number = NAMES[kind], found.get(kind, 0)
+        if number == 0 and not (kind == TEST_REPORT and found.get(WAIVER)):
             checks.append(Check(name, "missing", f"the image has no {name} among its referrers"))
-        elif number > 1 and kind != TEST_REPORT:
+        elif number > 1 and kind in SBOMS:
             checks.append(Check(name, "lie", f"the image has {number} {name} documents, not one"))
     return checks
 
@@ -126,6 +132,17 @@ def check_report(document: Mapping[str, Any], digest: str, cell: str) -> list[Ch
     if verdict != "pass":
         return [Check(subject, "lie", f"its verdict is {verdict}, which allows no tags")]
     return [Check(subject, "ok", f"about this digest, pass, {counted.count('pass')} checks")]
+
+
+def check_waiver(document: Mapping[str, Any], digest: str, cell: str) -> Check:
+    """Judge a waiver: about this digest and cell; what it lets through is told."""
+    image = document.get("image", {})
+    about = (image.get("digest"), image.get("cell"))
+    subject = f"waiver ({document.get('level', '?')})"
+    if about != (digest, cell):
+        return Check(subject, "lie", f"it is about {about[0]} of the cell {about[1]}")
+    what = f"not tested, let through until {document.get('until')}: {document.get('reason')}"
+    return Check(subject, "ok", what)
 
 
 def check_signatures(against: Mapping[str, tuple[str, ...] | None]) -> list[Check]:

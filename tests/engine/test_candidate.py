@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from projects import IMAGE, Project, with_own_images
 
 from builder.engines.registry import Registry
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 OWN = f"{IMAGE}-candidate"
+
+
+def waive(project: Project, reason: str) -> None:
+    """Let the level gpu through by a waiver in the project's matrix."""
+    path = project.root / "matrix.yaml"
+    document = yaml.safe_load(path.read_text("utf-8"))
+    waiver = {"levels": ["gpu"], "reason": reason, "until": "2099-12-31"}
+    document["lanes"]["tiny"]["policy"]["waiver"] = waiver
+    path.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
 
 
 def other_machine(project: Project, root: Path) -> Project:
@@ -105,6 +115,14 @@ def test_a_level_that_is_missing_keeps_a_candidate_from_its_tags(
     where = ("--registry", str(project.registry))
     project.done("candidate", *where, "--file", str(file))
     publisher = other_machine(project, tmp_path / "publisher")
-    result = publisher.call("publish", "--candidates", str(file), "--json")
+    words = ("publish", "--candidates", str(file))
+    result = publisher.call(*words, "--json")
     assert result.returncode == 3
     assert "GATE_INCOMPLETE" in result.stdout
+    waive(publisher, "no machine yet")
+    (record,) = publisher.done(*words)["records"]
+    assert "waiver-gpu.json" in record["referrers"]
+    found = publisher.done("verify", f"{record['registry']}/{OWN}@{record['digest']}")
+    (told,) = (one for one in found["checks"] if one["subject"] == "waiver (gpu)")
+    assert told["state"] == "ok"
+    assert "2099-12-31: no machine yet" in told["detail"]

@@ -14,7 +14,7 @@ from samples import ARCHIVE, CELL, LOCKED, cell
 from builder.matrix.cells import Base, Policy, Waiver
 from builder.oci import Digest
 from builder.plan.bake import Places, bake_file, base_source, context_name, target, target_name
-from builder.plan.gate import judge
+from builder.plan.gate import judge, worst
 from builder.plan.inputs import AssetFile, Inputs, assets_digest
 from builder.plan.staleness import Built, build_reasons
 
@@ -239,8 +239,23 @@ def test_a_level_that_was_not_run_is_incomplete_and_said() -> None:
 
 def test_a_waiver_holds_on_its_last_day_and_not_after() -> None:
     policy = Policy(("gpu",), waiver=Waiver(("gpu",), "no machine", TODAY))
-    assert judge(policy, {}, size=1, today=TODAY).waived == ("gpu, until 2026-12-01: no machine",)
+    assert judge(policy, {}, size=1, today=TODAY).waived == ("gpu",)
     assert judge(policy, {}, size=1, today=TODAY + timedelta(days=1)).outcome == "incomplete"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "level"),
+    [
+        ((), None),
+        (("incomplete",), "incomplete"),
+        (("incomplete", "pass"), "pass"),
+        (("pass", "fail"), "fail"),
+    ],
+)
+def test_one_gpu_family_that_passed_is_enough_and_none_may_fail(
+    verdicts: tuple[str, ...], level: str | None
+) -> None:
+    assert worst(verdicts) == level
 
 
 def test_a_failure_is_never_waived() -> None:
