@@ -54,6 +54,12 @@ def test_a_host_without_a_gpu_is_exit_3(capsys: pytest.CaptureFixture[str], tmp_
     assert doctor(capsys, "--host-state", given)[0] == 3
 
 
+def test_a_machine_without_a_pci_bus_has_no_gpu_and_does_not_pass(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert doctor(capsys, "--root", str(tmp_path))[0] == 3
+
+
 def test_the_checklist_has_five_points(capsys: pytest.CaptureFixture[str]) -> None:
     status, printed = doctor(capsys, "--host-state", str(LAPTOP), "--preflight", "--json")
     points = json.loads(printed)["preflight"]

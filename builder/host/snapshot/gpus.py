@@ -56,6 +56,8 @@ def read_pci_gpus(root: Path) -> tuple[str, ...] | None:
     """
     try:
         devices = sorted((root / "sys/bus/pci/devices").iterdir())
+    except FileNotFoundError:
+        return ()  # a machine without such a bus has none of these GPUs
     except OSError:
         return None
     found = []
