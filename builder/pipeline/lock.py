@@ -56,7 +56,13 @@ def lock_cells(session: Session, cells: Sequence[Cell], *, update: bool = False)
         return found
 
     with ThreadPoolExecutor(max_workers=_ASKING) as pool:
-        answers = dict(zip((cell.id for cell in cells), pool.map(one, cells), strict=True))
+        try:
+            answers = dict(zip((cell.id for cell in cells), pool.map(one, cells), strict=True))
+        except BaseException:  # stopped: uv and mmdebstrap have process groups of their own
+            session.tools.stopping.set()
+            session.tools.runner.end_all()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     found = {name: one for name, one in answers.items() if isinstance(one, LockedCell)}
     lock = session.lock.with_cells(found)
     atomic_write(session.lock_file, lock.to_text().encode())

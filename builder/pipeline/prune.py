@@ -113,10 +113,10 @@ def _built(session: Session) -> dict[str, Digest]:
     return found
 
 
-def _locks(session: Session) -> list[Lock]:
-    """Return every lock here: the run's own, and those of demos."""
-    locks = [session.lock]
-    for path in session.workspace.state.glob("*.lock"):
+def locks_here(session: Session) -> list[Lock]:
+    """Return every lock here: the run's own, the committed one, and those of demos."""
+    locks, workspace = [session.lock], session.workspace
+    for path in (workspace.root / "matrix.lock", *workspace.state.glob("*.lock")):
         with suppress(RocmTorchError, OSError):
             locks.append(Lock.from_text(path.read_text("utf-8"), path.name))
     return locks
@@ -126,7 +126,7 @@ def _bases(session: Session) -> set[Digest]:
     """Return the bootstrapped bases that a lock names."""
     return {
         cell.base
-        for lock in _locks(session)
+        for lock in locks_here(session)
         for cell in lock.cells.values()
         if cell.origin == "bootstrap"
     }
@@ -136,7 +136,7 @@ def _wheels(session: Session) -> Iterator[Garbage]:
     """Yield the files of wheels that no lock names any more."""
     locked = {
         wheel.sha256.hex
-        for lock in _locks(session)
+        for lock in locks_here(session)
         for cell in lock.cells.values()
         for wheel in cell.wheels
     }

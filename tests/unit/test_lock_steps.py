@@ -20,7 +20,9 @@ from builder.matrix.lock import Lock
 from builder.matrix.site import Site
 from builder.oci import Digest
 from builder.pipeline.archives import Archives, moves, require_unmoved
+from builder.pipeline.lock import lock_cells
 from builder.pipeline.preflight import require_wheel_cells
+from builder.pipeline.prune import locks_here
 from builder.pipeline.session import Session
 from builder.pipeline.workspace import Tools, Workspace
 from builder.report.progress import Silent
@@ -288,3 +290,39 @@ def test_moves_are_told_by_suite_and_days_or_minutes(tmp_path: Path) -> None:
         f"archive added: trixie-updates of {DEBIAN}",
         f"archive no longer used: trixie of {DEBIAN}",
     )
+
+
+def test_a_lock_that_is_stopped_ends_the_programs_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    class Counting(ProcessRunner):
+        def end_all(self) -> None:
+            ended.append("all")
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builder.pipeline.lock.Resolver.resolve", stopped)
+    root = project(tmp_path / "copy")
+    tools = Tools(Counting(), lambda: FIRST, lambda: 0.0, Silent())
+    session = Session(Workspace(root), tools, root / "new.lock", root / "matrix.yaml")
+    with pytest.raises(KeyboardInterrupt):
+        lock_cells(session, session.matrix.cells)
+    assert ended == ["all"]
+    assert not (root / "new.lock").exists()
+
+
+def test_prune_keeps_what_the_committed_lock_names_though_another_lock_is_given(
+    tmp_path: Path,
+) -> None:
+    root = project(tmp_path / "copy")
+    session = Session(
+        Workspace(root),
+        Tools(ProcessRunner(), lambda: FIRST, lambda: 0.0, Silent()),
+        root / "other.lock",
+        root / "matrix.yaml",
+    )
+    (root / "matrix.lock").write_text(Lock().to_text(), "utf-8")
+    assert len(locks_here(session)) == 2
