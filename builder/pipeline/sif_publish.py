@@ -27,6 +27,7 @@ from builder.pipeline.tagging import check_tags
 from builder.pipeline.withdrawal import check_not_yanked
 from builder.report.progress import Event, timed
 from builder.report.records import PublishRecord, SifRecord, TestRecord
+from builder.report.sif_report import CONDITIONS
 
 if TYPE_CHECKING:
     from builder.engines.registry import Registry
@@ -228,6 +229,17 @@ def _tested(session: Session, cell: str) -> SifRecord:
                 what="the file is not the one that was made and tested",
                 where=made.path,
                 fix=f"run `rocm-torch sif --force {cell}` and test it again",
+            )
+        )
+    tried = {run["condition"] for run in tested["runs"]}
+    left_out = [condition for condition in CONDITIONS if condition not in tried]
+    if left_out:
+        raise IncompleteError(
+            Problem(
+                code="SIF_NOT_TESTED",
+                what=f"its SIF was not tested on these hosts: {', '.join(left_out)}",
+                where=cell,
+                fix=f"run `rocm-torch test --sif {path}` without --host",
             )
         )
     return made

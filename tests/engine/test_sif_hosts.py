@@ -179,6 +179,9 @@ def test_what_was_not_tested_or_changed_since_is_not_published(
     assert result.returncode == 3
     assert "SIF_NOT_TESTED" in result.stderr
     project.done("test", "--host", "plain", "--sif", str(path))
+    result = project.call(*words)
+    assert result.returncode == 3
+    assert "hostile-home" in result.stderr
     with path.open("ab") as stream:
         stream.write(b"more")
     result = project.call(*words)
