@@ -175,7 +175,8 @@ def _exec(bench: _Bench, mode: Mode, host: Host, words: Sequence[str], timeout: 
     nodes = tuple(node.source for node in bench.snapshot.nodes)
     binds = [f"--bind={node.source}:{node.path}" for node in bench.snapshot.nodes]
     if mode == "rocm":
-        flags = ["--rocm"]
+        # Apptainer mounts the home of the user database, whatever HOME says.
+        flags = ["--rocm", f"--home={host.home}"]
     else:
         flags = ["--containall", f"--workdir={host.work}", *binds]
         if host.cache:
