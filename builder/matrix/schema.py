@@ -107,7 +107,10 @@ class PolicySource(Model):
     ] = ("smoke", "gpu")
     size_budget: Annotated[
         str | None,
-        Field(pattern=SIZE_PATTERN, description='Largest size as it is pulled (compressed), e.g. "4 GiB".'),
+        Field(
+            pattern=SIZE_PATTERN,
+            description='Largest size as it is pulled, e.g. "4 GiB".',
+        ),
     ] = None
     waiver: WaiverSource | None = None
     signed: Annotated[
