@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 STEPS = ("build", "test-smoke", "sbom", "publish")
+# Two reports of one test differ in their bytes: what was published with the first is out of date
+# as soon as there is the second, also for a run that is killed between the two.
+UNDONE_BY = {"test-smoke": ("publish",)}
 RANDOM_MOMENTS = 10
 LONGEST = 120.0
 
@@ -103,7 +106,9 @@ def test_a_release_killed_at_ten_random_moments_goes_on_with_the_same_digest(
         until = time.monotonic() + chance.uniform(0.2, 9.0)
         if not Killable(project).kill_when(functools.partial(past, until)):
             digest = goes_on(project, digest)
-            project.forget(chance.choice(STEPS))
+            step = chance.choice(STEPS)
+            for one in (step, *UNDONE_BY.get(step, ())):
+                project.forget(one)
     goes_on(project, digest)
 
 
