@@ -88,6 +88,7 @@ def run(
     from builder.host.run import RunRequest, no_gpu, plan_run, render_plan
 
     _check(target, engine, fabric, host_state)
+    _check_sif(image, target)
     kind = _target(target, engine)
     snapshot = _snapshot(host_state, device_root, kind)
     request = RunRequest(
@@ -144,6 +145,14 @@ def _check(
     if host_state is not None and target is None:
         what = "--host-state plans for another host, where this program cannot start anything"
         raise BadCallError(Problem("BAD_CALL", what, fix="add --print TARGET"))
+
+
+def _check_sif(image: str, target: str | None) -> None:
+    """Raise where a SIF is to be run by what cannot read one."""
+    if image.endswith(".sif") and target not in ("apptainer", "slurm"):
+        what = f"{image} is a SIF, which Apptainer runs, and no container engine"
+        fix = f"rocm-torch run --print apptainer {image}"
+        raise BadCallError(Problem("SIF_NEEDS_APPTAINER", what, fix=fix))
 
 
 def _target(target: str | None, engine: str | None) -> Target:

@@ -81,7 +81,8 @@ def plan_since(session: Session, cells: Sequence[Cell], revision: str) -> tuple[
     """
     with _checkout(session, revision) as earlier:
         before = {cell.id: cell for cell in earlier.matrix.cells}
-        return tuple(_changed(session, earlier, cell, before.get(cell.id)) for cell in cells)
+        sides = (earlier, replace(earlier, lock_file=session.lock_file))
+        return tuple(_changed(session, sides, cell, before.get(cell.id)) for cell in cells)
 
 
 def _entry(session: Session, cell: Cell, there: _There | None) -> Entry:
@@ -166,14 +167,20 @@ def _there(session: Session, cells: Sequence[Cell], registry: Registry) -> _Ther
     return _There({tag: heads.get(tag) for tag in wanted}, attached)
 
 
-def _changed(session: Session, earlier: Session, cell: Cell, before: Cell | None) -> Entry:
+def _changed(
+    session: Session, earlier: tuple[Session, Session], cell: Cell, before: Cell | None
+) -> Entry:
+    """Compare a cell with what it was, by the lock of then, else by that of now."""
     locked = session.locked(cell)
     if locked is None:
         return Entry(cell.id, "unlocked", (_UNLOCKED,))
     if before is None:
         return Entry(cell.id, "stale", ("new in the matrix",))
-    locked_then = earlier.locked(before) is not None
-    then = earlier if locked_then else replace(earlier, lock_file=session.lock_file)
+    then = next((one for one in earlier if one.locked(before) is not None), None)
+    if then is None:  # it was to be made of something that neither lock has
+        moved = before.base.ref != cell.base.ref
+        reason = "base moved" if moved else "other wheels are asked for"
+        return Entry(cell.id, "stale", (reason,))
     built = Built(then.job(before).inputs, then.sources(before), present=True)
     job = session.job(cell)
     reasons = build_reasons(job.inputs, built, sources=session.sources(cell))

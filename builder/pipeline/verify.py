@@ -168,7 +168,7 @@ class _Reader:
             checks.append(Check("media types", "lie", f"the manifest is {manifest.media_type}"))
         try:
             config = json.loads(b"".join(self._blob(manifest.config)))
-            self.cell = config.get("config", {}).get("Labels", {}).get(_CELL, "")
+            self.cell = ((config.get("config") or {}).get("Labels") or {}).get(_CELL, "")
             layers = ((layer.media_type, self._blob(layer)) for layer in manifest.layers)
             self._installed = installed(layers)
         except (CouldNotError, RefusedError) as error:

@@ -14,6 +14,8 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from builder.errors import CouldNotError, Problem
+
 VERSION: Literal["rocm-torch/record/v1"] = "rocm-torch/record/v1"
 Verdict = Literal["pass", "fail", "incomplete"]
 # Where a step can be: `test` has one record a level.
@@ -96,7 +98,25 @@ RecordType = TypeVar("RecordType", bound=Record)
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write ``content`` so that ``path`` holds either the old bytes or all of the new ones."""
+    """Write ``content`` so that ``path`` holds either the old bytes or all of the new ones.
+
+    Raises:
+        CouldNotError: ``NOT_WRITABLE``.
+    """
+    try:
+        _write(path, content)
+    except OSError as error:
+        raise CouldNotError(
+            Problem(
+                code="NOT_WRITABLE",
+                what=f"it cannot be written: {error.strerror}",
+                where=str(path),
+                fix="name another place, or make room and give yourself the right to write there",
+            )
+        ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)

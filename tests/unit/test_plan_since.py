@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from samples import OURS, project
 
 from builder.cli.main import run
 
-if TYPE_CHECKING:
-    from pathlib import Path
+DATA = Path(__file__).parents[2] / "builder/facts/data"
+DEBIAN_13 = "docker.io/library/debian:13"
 
 
 def git(root: Path, *words: str) -> None:
@@ -93,3 +95,23 @@ def test_an_option_of_git_is_not_taken_for_a_revision(
 ) -> None:
     assert run(["--project", str(repository), "plan", "--since=--output=/tmp/x"]) == 64
     assert "UNKNOWN_REVISION" in capsys.readouterr().err
+
+
+def test_a_cell_that_had_another_base_is_stale_and_the_others_are_compared(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = repository / "builder/facts/data"
+    shutil.copytree(DATA, facts)
+    path = facts / "distributions.yaml"
+    text = path.read_text("utf-8")
+    assert text.count(DEBIAN_13) == 1
+    path.write_text(text.replace(DEBIAN_13, f"{DEBIAN_13}.1"), "utf-8")
+    lock = repository / "matrix.lock"
+    document = json.loads(lock.read_text("utf-8"))
+    document["cells"][OURS[0]]["base"]["ref"] = DEBIAN_13
+    lock.write_text(json.dumps(document), "utf-8")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "another base")
+    found = since(repository, "HEAD", capsys)
+    assert found[OURS[0]]["reasons"] == ["base moved"]
+    assert found[OURS[1]]["state"] == "current"

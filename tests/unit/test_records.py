@@ -129,7 +129,7 @@ def test_a_write_that_fails_leaves_the_old_bytes_and_nothing_else(tmp_path: Path
     path = tmp_path / "file"
     path.mkdir()
     (path / "old").write_bytes(b"old")
-    with pytest.raises(OSError, match="directory"):
+    with pytest.raises(CouldNotError, match="directory"):
         atomic_write(path, b"new")
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert (path / "old").read_bytes() == b"old"

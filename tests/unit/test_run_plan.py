@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from builder.errors import BadCallError, RefusedError
 from builder.host.run import TARGETS, RunRequest, Target, plan_run, render_plan
+from builder.host.run.model import Mount
 from builder.host.snapshot import DeviceNode, Engine, Gpu, HostSnapshot
 
 if TYPE_CHECKING:
@@ -305,6 +306,28 @@ def test_kubernetes_asks_the_plugin_for_gpus_and_adds_groups_by_number() -> None
     assert "/dev/" not in json.dumps(spec).replace("/dev/shm", "")
 
 
+@pytest.mark.parametrize("word", ["\x85", "a\u2028b", "n\u00e4he", "line\nend"])
+def test_a_word_of_the_command_is_the_same_in_a_document(word: str) -> None:
+    (container,) = document("kubernetes", LAPTOP, command=(word,))["spec"]["containers"]
+    assert container["args"] == [word]
+
+
+def test_kubernetes_mounts_what_is_read_only_so() -> None:
+    mounts = (
+        Mount("/data", "/data", "--volume", read_only=True),
+        Mount("/out", "/out", "--volume"),
+    )
+    (container,) = document("kubernetes", LAPTOP, mounts=mounts)["spec"]["containers"]
+    asked = {one["mountPath"]: one.get("readOnly") for one in container["volumeMounts"]}
+    assert (asked["/data"], asked["/out"]) == (True, None)
+
+
+def test_options_of_python_are_no_options_of_torchrun(tmp_path: Path) -> None:
+    calls, _ = played(tmp_path, slurm(("python", "-u", "train.py"), **JOBS[2]))
+    (given,) = [call for call in calls if call[0] == "apptainer"]
+    assert given[-4:] == ["--no-python", "python", "-u", "train.py"]
+
+
 def test_kubernetes_without_a_node_of_the_pool_says_where_the_groups_come_from() -> None:
     assert "--host-state" in told(HostSnapshot(), "kubernetes")["GROUPS_UNKNOWN"]
     with pytest.raises(BadCallError, match="USER_NOT_A_NUMBER"):
@@ -316,8 +339,8 @@ def test_a_devcontainer_hands_docker_the_arguments_of_the_line() -> None:
     assert arguments == line(LAPTOP)[3:-2]
 
 
-def slurm(**changes: Any) -> str:
-    request = RunRequest("/images/t.sif", TRAIN, target="slurm", **changes)
+def slurm(command: tuple[str, ...] = TRAIN, **changes: Any) -> str:
+    request = RunRequest("/images/t.sif", command, target="slurm", **changes)
     return render_plan(plan_run(HostSnapshot(), request)).text
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from builder.host.run.model import CDI_NAME, IMAGE_UID, Reason, Rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from builder.host.run.model import RunPlan
 
@@ -99,10 +100,15 @@ def render_kubernetes(plan: RunPlan) -> Rendered:
     ]
     if environment:
         container["env"] = environment
-    volumes = dict(_pod_volumes(plan))
+    volumes = tuple(_pod_volumes(plan))
     if volumes:
         container["volumeMounts"] = [
-            {"name": name, "mountPath": path} for name, (path, _) in volumes.items()
+            {
+                "name": one.name,
+                "mountPath": one.path,
+                **({"readOnly": True} if one.read_only else {}),
+            }
+            for one in volumes
         ]
     spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
     security = dict(_pod_security(plan))
@@ -111,7 +117,7 @@ def render_kubernetes(plan: RunPlan) -> Rendered:
     if plan.setting("ipc"):
         spec["hostIPC"] = True
     if volumes:
-        spec["volumes"] = [{"name": name, **source} for name, (_, source) in volumes.items()]
+        spec["volumes"] = [{"name": one.name, **one.source} for one in volumes]
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "rocm-torch"}, "spec": spec}
     return Rendered("kubernetes", _yaml(document), reasons=tuple(_pod_reasons(plan)))
 
@@ -126,21 +132,29 @@ def _pod_security(plan: RunPlan) -> Iterator[tuple[str, Any]]:
         yield "supplementalGroups", [group.gid for group in plan.groups]
 
 
-def _pod_volumes(plan: RunPlan) -> Iterator[tuple[str, tuple[str, dict[str, Any]]]]:
+@dataclass(frozen=True, slots=True)
+class _PodVolume:
+    name: str
+    path: str
+    source: Mapping[str, Any]
+    read_only: bool = False
+
+
+def _pod_volumes(plan: RunPlan) -> Iterator[_PodVolume]:
     shm = plan.setting("shm-size")
     if shm:
         memory = {"emptyDir": {"medium": "Memory", "sizeLimit": _quantity(shm)}}
-        yield "shm", ("/dev/shm", memory)  # noqa: S108 - a path of the pod
+        yield _PodVolume("shm", "/dev/shm", memory)  # noqa: S108 - a path of the pod
     asked = plan.request.mounts
     for mount in (one for one in plan.mounts if one not in asked and not one.read_only):
         claim = {"persistentVolumeClaim": {"claimName": mount.source}}
         named = mount.is_volume and plan.request.cache
-        yield "cache", (mount.path, claim if named else {"emptyDir": {}})
+        yield _PodVolume("cache", mount.path, claim if named else {"emptyDir": {}})
     for number, mount in enumerate(asked):
-        source = {"persistentVolumeClaim": {"claimName": mount.source}}
+        source: dict[str, Any] = {"persistentVolumeClaim": {"claimName": mount.source}}
         if not mount.is_volume:
             source = {"hostPath": {"path": mount.source}}
-        yield f"data{number}", (mount.path, source)
+        yield _PodVolume(f"data{number}", mount.path, source, mount.read_only)
 
 
 def _quantity(size: str) -> str:
@@ -168,5 +182,6 @@ def _pod_reasons(plan: RunPlan) -> Iterator[Reason]:
 def _yaml(document: dict[str, Any]) -> str:
     import yaml  # here: what needs no document must not wait for it
 
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    # Escaped beyond ASCII: PyYAML writes line ends of Unicode as they are, and reads them as spaces.
+    text: str = yaml.safe_dump(document, sort_keys=False, width=1000)
     return text

@@ -179,11 +179,13 @@ def _torchrun(plan: RunPlan) -> str:
     program = plan.request.command or _SHOW
     if program[0] not in ("python", "python3") or program[1:2] == ("-c",):
         return shlex.join(program)
+    # What torchrun starts by itself is a file or a module; options of Python need the program.
+    plain = not program[1:2] or not program[1].startswith("-") or program[1] == "-m"
     return " ".join(
         (
             f"torchrun --nnodes={plan.request.nodes} --nproc-per-node={plan.gpu_count or 1}",
             '--rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d',
             f'--rdzv-endpoint="$MASTER_ADDR:{_PORT}"',
-            shlex.join(program[1:]),
+            shlex.join(program[1:] if plain else ("--no-python", *program)),
         )
     )
