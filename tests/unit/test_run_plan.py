@@ -16,6 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.cli.main import run
 from builder.errors import BadCallError, RefusedError
 from builder.host.run import TARGETS, RunRequest, Target, plan_run, render_plan
 from builder.host.run.model import Mount
@@ -543,3 +544,9 @@ def test_documents_parse_and_say_what_the_command_is(
         (container,) = yaml.safe_load(rendered.text)["spec"]["containers"]
         words = [word.replace("$$(", "$(") for word in container.get("args", ())]
         assert words == list(request.command)
+
+
+def test_a_sif_is_not_handed_to_a_container_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["run", "x.sif"], ["run", "--print", "docker", "x.sif"]):
+        assert run(words) == 64
+        assert "--print apptainer x.sif" in capsys.readouterr().err

@@ -182,6 +182,6 @@ def _pod_reasons(plan: RunPlan) -> Iterator[Reason]:
 def _yaml(document: dict[str, Any]) -> str:
     import yaml  # here: what needs no document must not wait for it
 
-    # Escaped beyond ASCII: PyYAML writes line ends of Unicode as they are, and reads them as spaces.
+    # Escaped beyond ASCII: PyYAML writes line ends of Unicode as they are and reads them as spaces.
     text: str = yaml.safe_dump(document, sort_keys=False, width=1000)
     return text
